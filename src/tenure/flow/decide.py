@@ -1,0 +1,180 @@
+"""4. A person decides, or the time runs out: one answer wins, and its grants are made in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tenure import canon
+from tenure.db.tx import Tx
+from tenure.errors import AlreadyDecided, ApprovalExpired, InvalidInput, NotFound
+from tenure.flow import facts
+from tenure.flow.program import Program
+from tenure.flow.turns import fail_item, judge, restate, show_pending, skip_item
+from tenure.payload import sanitize_text
+from tenure.records import Approval, PlanItem, RowKey, SessionKey, Turn
+from tenure.states import ApprovalStatus, ItemStatus, is_terminal
+from tenure.store import approvals, plans, sessions, turns
+from tenure.store.approvals import NewGrant
+
+TEXT = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A person's answer. `scope`: approve not only once but for a range of arguments, for `scope_s` seconds and
+    `uses` uses (None: without a limit)."""
+
+    approval_id: str
+    approve: bool
+    by: str
+    tenant_id: str = "default"
+    source: str | None = None
+    reason: str | None = None
+    scope: dict[str, Any] | None = None
+    scope_s: float | None = None
+    uses: int | None = None
+
+
+def decide(program: Program, decision: Decision) -> Approval:
+    """Settles the request and returns it; its turn is to be assessed next.
+
+    NotFound; AlreadyDecided with the status (the same person with the same answer gets the decision back);
+    ApprovalExpired, and the request is then settled as expired.
+    """
+    if not decision.by.strip():
+        raise InvalidInput("who decides must be named", field="by")
+    key = RowKey(decision.tenant_id, decision.approval_id)
+    approval, verdict = program.database.write(lambda tx: _decide(tx, program, key, decision), lookup=True)
+    if verdict is not None:
+        raise verdict
+    return approval
+
+
+def expire(program: Program, key: RowKey) -> bool:
+    """Settles a request whose time has passed. False: somebody else did, or its time has not come."""
+
+    def body(tx: Tx) -> bool:
+        found = _lock(tx, key)
+        if found is None or not approvals.settle(tx, key, ApprovalStatus.EXPIRED, reason="expired"):
+            return False
+        _refuse(tx, program, *found, "approval_expired", "nobody answered in time")
+        return True
+
+    return program.database.write(body, lookup=True)
+
+
+def _lock(tx: Tx, key: RowKey) -> tuple[Turn, Approval] | None:
+    """Locks turn and session of a request, in that order, and reads the request behind the locks."""
+    seen = approvals.get(tx, key)
+    if seen is None:
+        return None
+    turn = turns.lock_one(tx, RowKey(seen.tenant_id, seen.turn_id))
+    sessions.lock(tx, [seen.session])
+    approval = approvals.get(tx, key)
+    return None if turn is None or approval is None else (turn, approval)
+
+
+def _decide(tx: Tx, program: Program, key: RowKey, decision: Decision) -> tuple[Approval, Exception | None]:
+    found = _lock(tx, key)
+    if found is None:
+        raise NotFound(f"no approval {key.id!r}")
+    turn, approval = found
+    status = ApprovalStatus.APPROVED if decision.approve else ApprovalStatus.DENIED
+    reason = None if decision.reason is None else sanitize_text(decision.reason, TEXT)
+    settled = approvals.settle(
+        tx, key, status, by=decision.by, source=decision.source, reason=reason, scope=decision.scope
+    )
+    if not settled:
+        return approval, _verdict(tx, program, turn, approval, status, decision.by)
+    if decision.approve:
+        _grant(tx, turn, approval, decision)
+    else:
+        _refuse(tx, program, turn, approval, "approval_denied", f"denied by {decision.by}")
+    now_settled = approvals.get(tx, key)
+    assert now_settled is not None
+    return now_settled, None
+
+
+def _verdict(
+    tx: Tx, program: Program, turn: Turn, approval: Approval, status: ApprovalStatus, by: str
+) -> Exception | None:
+    """Why a decision moved nothing."""
+    key = RowKey(approval.tenant_id, approval.approval_id)
+    if approval.status == ApprovalStatus.PENDING:
+        approvals.settle(tx, key, ApprovalStatus.EXPIRED, reason="expired")
+        _refuse(tx, program, turn, approval, "approval_expired", "nobody answered in time")
+        return ApprovalExpired(f"approval {approval.approval_id} expired at {approval.expires_at.isoformat()}")
+    if approval.status == ApprovalStatus.EXPIRED:
+        return ApprovalExpired(f"approval {approval.approval_id} expired at {approval.expires_at.isoformat()}")
+    if approval.status == status and approval.decided_by == by:
+        return None
+    return AlreadyDecided(f"approval {approval.approval_id} is {approval.status} already", approval.status)
+
+
+def _grant(tx: Tx, turn: Turn, approval: Approval, decision: Decision) -> None:
+    """Once: a grant for each item, bound to its digest. For a scope: one grant for all."""
+    items = _asked(tx, turn, approval)
+    if decision.scope is None:
+        grants = [_once(turn, approval, item, decision.by) for item in items]
+    else:
+        grants = [_scoped(turn, approval, item, decision) for item in items[:1]]
+    approvals.insert_grants(tx, grants)
+    for place, item in enumerate(items):
+        grant = grants[min(place, len(grants) - 1)]
+        plans.change(tx, item.key, ItemStatus.PENDING, grant_id=grant.grant_id)
+    facts.of_approval(tx, approval, "approval_granted", by=decision.by, grants=[grant.grant_id for grant in grants])
+    show_pending(tx, approval.session)
+    restate(tx, turn, plans.of_turn(tx, turn.key))
+
+
+def _once(turn: Turn, approval: Approval, item: PlanItem, by: str) -> NewGrant:
+    return NewGrant(
+        tenant_id=turn.tenant_id,
+        grant_id=canon.uuid7(),
+        approval_id=approval.approval_id,
+        item_id=item.item_id,
+        session_id=turn.session_id,
+        project_id=turn.project_id,
+        tool=item.tool,
+        mode=item.mode,
+        granted_by=by,
+        digest=item.digest,
+        uses_left=1,
+    )
+
+
+def _scoped(turn: Turn, approval: Approval, item: PlanItem, decision: Decision) -> NewGrant:
+    return NewGrant(
+        tenant_id=turn.tenant_id,
+        grant_id=canon.uuid7(),
+        approval_id=approval.approval_id,
+        session_id=turn.session_id,
+        project_id=turn.project_id,
+        tool=item.tool,
+        mode=item.mode,
+        granted_by=decision.by,
+        scope=decision.scope,
+        uses_left=decision.uses,
+        expires_in_s=decision.scope_s,
+    )
+
+
+def _asked(tx: Tx, turn: Turn, approval: Approval) -> list[PlanItem]:
+    named = {entry["item_id"] for entry in approval.items}
+    items = plans.of_turn(tx, turn.key)
+    return [item for item in items if item.item_id in named and item.status == ItemStatus.AWAITING_APPROVAL]
+
+
+def _refuse(tx: Tx, program: Program, turn: Turn, approval: Approval, kind: str, text: str) -> None:
+    """Denied or expired: by the tool's policy the items are skipped or fail, and with them perhaps the turn."""
+    facts.of_approval(tx, approval, kind)
+    show_pending(tx, SessionKey(turn.tenant_id, turn.session_id))
+    if is_terminal(turn.status):
+        return
+    for item in _asked(tx, turn, approval):
+        if approval.on_expiry == "skip":
+            skip_item(tx, turn, item, kind, text)
+        else:
+            fail_item(tx, turn, item, kind, text)
+    judge(tx, program, turn)

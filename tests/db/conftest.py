@@ -1,0 +1,3 @@
+from tests.opened import clock as clock
+from tests.opened import database as database
+from tests.opened import postgres as postgres

@@ -1,0 +1,92 @@
+"""Artifacts, stages and the presence of workers as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.canon import uuid7
+from tenure.db.engine import Database
+from tenure.db.schema import job_stages, worker_heartbeats
+from tenure.records import RowKey
+from tenure.store import artifacts, stages, workers
+from tenure.store.artifacts import NewArtifact
+from tests import factory
+
+
+def test_artifacts(database: Database) -> None:
+    job_id, turn_id = uuid7(), uuid7()
+    made = [
+        NewArtifact("default", uuid7(), "x.csv", "text/csv", 5, "s", "l", "s", turn_id, job_id, "p", "u", 7),
+        NewArtifact("default", uuid7(), "y.csv", "text/csv", 0, "s", "l", turn_id=turn_id),
+        NewArtifact("other", uuid7(), "z.csv", "text/csv", 1, "s", "l", turn_id=turn_id, job_id=job_id),
+    ]
+    for new in made:
+        database.write(lambda tx, new=new: artifacts.insert(tx, new))  # type: ignore[misc]
+    found = database.read(lambda tx: artifacts.get(tx, RowKey("default", made[0].artifact_id)))
+    assert found is not None
+    names = NewArtifact.__dataclass_fields__
+    assert {name: getattr(found, name) for name in names} == {name: getattr(made[0], name) for name in names}
+    of_job = database.read(lambda tx: artifacts.of_job(tx, RowKey("default", job_id)))
+    of_turn = database.read(lambda tx: artifacts.of_turn(tx, RowKey("default", turn_id)))
+    assert [each.name for each in of_job] == ["x.csv"]
+    assert [each.name for each in of_turn] == ["x.csv", "y.csv"]
+    assert database.read(lambda tx: artifacts.get(tx, RowKey("other", made[0].artifact_id))) is None
+
+
+def test_a_stage_is_saved_exactly_and_replaced(database: Database) -> None:
+    job = factory.job(database, status="running")
+    held = factory.held(job)
+
+    def save(name: str, part: str, digest: str, answer: str) -> None:
+        database.write(lambda tx: stages.save(tx, held, name, part, digest, answer))
+
+    save("one", "", "d1", '{"b":1.0,"a":[null]}')
+    save("one", "p", "d2", "null")
+    save("one", "", "d3", '{"b":2}')
+    found = {stage.part: stage for stage in database.read(lambda tx: stages.of_job(tx, job.key))}
+    assert set(found) == {"", "p"}
+    assert (found[""].answer, found[""].digest, found[""].state) == ({"b": 2}, "d3", "done")
+    assert (found["p"].answer, found["p"].kind, found["p"].fencing_token) == (None, "stage", held.fencing_token)
+    assert database.read(lambda tx: stages.of_job(tx, RowKey("other", job.job_id))) == []
+
+
+def test_a_stage_does_not_replace_an_effect_of_the_same_name(database: Database) -> None:
+    job = factory.job(database, status="running")
+    held = factory.held(job)
+    database.write(lambda tx: stages.save(tx, held, "one", "", "d", "1"))
+    effect = {"kind": "effect", "effect_key": "k", "state": "started", "answer": None, "finished_at": None}
+    database.write(lambda tx: tx.execute(job_stages.update().values(**effect)))
+    before = factory.rows(database, job_stages)
+    database.write(lambda tx: stages.save(tx, held, "one", "", "d", "2"))
+    assert factory.rows(database, job_stages) == before
+
+
+FACTS: dict[str, Any] = {"name": "n", "host": "h", "pid": 5, "version": "0", "tools": ["a"], "slots": 2, "app": None}
+
+
+def test_a_worker_says_that_it_is_there(database: Database) -> None:
+    other = factory.worker(database, "other")
+
+    def beat(status: str, busy: int) -> None:
+        changing = {"status": status, "busy": busy, "stuck_threads": 0}
+        database.write(lambda tx: workers.beat(tx, "w", FACTS, changing))
+
+    beat("running", 0)
+    first = factory.rows(database, worker_heartbeats, worker_heartbeats.c.owner == "w")[0]
+    beat("draining", 2)
+    [again] = factory.rows(database, worker_heartbeats, worker_heartbeats.c.owner == "w")
+    assert {name: again[name] for name in FACTS} == FACTS
+    assert (again["status"], again["busy"], again["started_at"]) == ("draining", 2, first["started_at"])
+    assert again["beat_at"] > first["beat_at"]
+    assert [worker.owner for worker in database.read(workers.present)] == ["w", other.owner]
+    beat("stopped", 0)
+    assert [worker.owner for worker in database.read(workers.present)] == ["other"]
+
+
+def test_silent_workers_are_not_present_and_are_forgotten(database: Database) -> None:
+    for owner, ago in (("a", 5.0), ("b", 59.0), ("c", 61.0), ("d", 500.0)):
+        factory.worker(database, owner, beat_in=-ago)
+    assert [worker.owner for worker in database.read(workers.present)] == ["a", "b"]
+    assert [worker.owner for worker in database.read(lambda tx: workers.present(tx, 10.0))] == ["a"]
+    assert database.write(lambda tx: workers.forget(tx, 100.0)) == 1
+    assert [row["owner"] for row in factory.rows(database, worker_heartbeats)] == ["a", "b", "c"]
