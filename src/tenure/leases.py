@@ -28,7 +28,8 @@ class LeaseClass:
         """Raises SettingsError, with the numbers, unless L > (R + 1) × H + J and all are finite and positive."""
         for field in ("lease", "heartbeat", "missed", "margin"):
             value = getattr(self, field)
-            if not (math.isfinite(value) and value > 0):
+            fits = value >= 0 if field == "missed" else value > 0
+            if not (math.isfinite(value) and fits):
                 raise SettingsError(f"{label}: {field} must be positive, got {value:g}")
         if self.lease <= self.least:
             raise SettingsError(f"{label}: {self._inequality()}")

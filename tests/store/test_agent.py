@@ -187,6 +187,8 @@ def test_a_turn_is_stalled_when_it_runs_with_nothing_open(database: Database, wo
     if job is not None:
         factory.job(database, of=turn, **job)
     assert database.read(lambda tx: turns.stalled(tx, 10)) == ([turn.key] if stalled else [])
+    assert database.read(lambda tx: turns.has_open_work(tx, turn.key)) is ("open" in work or work.endswith(" job"))
+    assert database.read(lambda tx: turns.has_open_work(tx, busy.key)) is True
 
 
 @pytest.mark.parametrize(
@@ -269,10 +271,28 @@ def test_an_item_changes_with_its_stamp(database: Database, status: ItemStatus) 
     assert database.read(lambda tx: plans.get(tx, other.key)) == other
 
 
-def test_the_oldest_pending_items(database: Database) -> None:
+READY: dict[str, tuple[list[str], list[tuple[str, str]], bool]] = {
+    # what the item depends on; the other items by name and status; whether the item can go on
+    "on nothing": ([], [], True),
+    "on a completed one": (["x"], [("x", "completed")], True),
+    "on a running one": (["x"], [("x", "running")], False),
+    "on one of two": (["x", "y"], [("x", "completed"), ("y", "failed")], False),
+    "on two": (["x", "y"], [("y", "completed"), ("x", "completed")], True),
+    "on a skipped one": (["x"], [("x", "skipped")], False),
+    "on one that is not there": (["x"], [], False),
+}
+
+
+@pytest.mark.parametrize("ready", READY)
+def test_turns_with_an_item_that_can_go_on(database: Database, ready: str) -> None:
+    depends_on, others, expected = READY[ready]
     factory.session(database)
-    turn = factory.turn(database, KEY)
-    pending = [factory.item(database, turn) for _ in range(3)]
-    for status in ("queued", "awaiting_approval", "completed", "failed", "skipped", "cancelled"):
-        factory.item(database, turn, status=status)
-    assert database.read(lambda tx: plans.awaiting_assessment(tx, 2)) == [item.key for item in pending[:2]]
+    turn, other = (factory.turn(database, KEY) for _ in range(2))
+    factory.item(database, turn, depends_on=depends_on)
+    for name, status in others:
+        factory.item(database, turn, name=name, status=status)
+        factory.item(database, other, name=name, status="completed")
+    for status in ("queued", "awaiting_approval", "failed", "cancelled"):
+        factory.item(database, other, status=status)
+    found = database.read(lambda tx: plans.turns_with_ready_items(tx, 10))
+    assert found == ([turn.key] if expected else [])

@@ -10,6 +10,7 @@ from tenure.db.schema import job_stages, worker_heartbeats
 from tenure.records import RowKey
 from tenure.store import artifacts, stages, workers
 from tenure.store.artifacts import NewArtifact
+from tenure.store.database import identity
 from tests import factory
 
 
@@ -59,6 +60,51 @@ def test_a_stage_does_not_replace_an_effect_of_the_same_name(database: Database)
     before = factory.rows(database, job_stages)
     database.write(lambda tx: stages.save(tx, held, "one", "", "d", "2"))
     assert factory.rows(database, job_stages) == before
+
+
+def test_an_effect_belongs_to_the_token_that_started_it(database: Database) -> None:
+    job = factory.job(database, status="running")
+    held = factory.held(job)
+    newer = held._replace(fencing_token=held.fencing_token + 1)
+    how = {"digest": "d", "effect_key": "k", "resource": "r", "repeat": "never"}
+
+    def now() -> Any:
+        return database.read(lambda tx: stages.effect(tx, job.key, "e", "p"))
+
+    def finish(by: Held, state: str, **what: Any) -> bool:
+        return database.write(lambda tx: stages.finish_effect(tx, by, "e", "p", state, **what))
+
+    assert now() is None
+    assert finish(held, "done", answer="1") is False
+    database.write(lambda tx: stages.start_effect(tx, held, "e", "p", **how))
+    started = now()
+    assert (started.state, started.fencing_token, started.finished_at) == ("started", held.fencing_token, None)
+    assert {name: getattr(started, name) for name in how} == how
+    assert finish(newer, "done", answer="1") is False
+    assert now() == started
+    assert finish(held, "unknown", error_code="c", error_text="t", external_id="x") is True
+    assert (now().state, now().error_code, now().external_id, now().answer) == ("unknown", "c", "x", None)
+    database.write(lambda tx: stages.start_effect(tx, newer, "e", "p", **{**how, "digest": "other"}))
+    assert (now().state, now().fencing_token, now().error_code, now().digest) == ("started", newer.fencing_token, None, "d")
+    assert finish(held, "done", answer="1") is False
+    assert finish(newer, "done", answer='{"b":1.0,"a":2}') is True
+    assert (now().state, list(now().answer)) == ("done", ["b", "a"])
+    assert database.read(lambda tx: stages.effect(tx, job.key, "e", "")) is None
+
+
+def test_a_stage_is_no_effect(database: Database) -> None:
+    job = factory.job(database, status="running")
+    held = factory.held(job)
+    database.write(lambda tx: stages.save(tx, held, "one", "", "d", "1"))
+    before = factory.rows(database, job_stages)
+    assert database.read(lambda tx: stages.effect(tx, job.key, "one", "")) is None
+    assert database.write(lambda tx: stages.finish_effect(tx, held, "one", "", "done", answer="2")) is False
+    assert factory.rows(database, job_stages) == before
+
+
+def test_the_identity_of_the_database_stays(database: Database) -> None:
+    assert len({database.read(identity) for _ in range(2)}) == 1
+    assert len(database.read(identity)) == 36
 
 
 FACTS: dict[str, Any] = {"name": "n", "host": "h", "pid": 5, "version": "0", "tools": ["a"], "slots": 2, "app": None}

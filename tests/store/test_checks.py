@@ -250,7 +250,7 @@ WITH_JSON: dict[str, Base] = {
     "agent_plan_items": _item,
     "approval_requests": _approval,
     "approval_grants": lambda database: _grant(database, scope={}),
-    "background_jobs": factory.job,
+    "background_jobs": lambda database: factory.job(database, status="completed"),
     "job_attempts": _attempt,
     "job_stages": _stage,
     "agent_events": _event,

@@ -161,6 +161,25 @@ def _swept_now() -> Any:
     return tenure_meta.update().values(swept_at=now())
 
 
+@pytest.mark.parametrize(("first", "left"), [(-10.0, 90.0), (-100.5, -0.5)])
+def test_what_is_left_of_max_runtime(database: Database, first: float, left: float) -> None:
+    job = factory.job(database, status="running", first_claimed_in=first, max_runtime_s=100.0)
+    assert database.read(lambda tx: endings.runtime_left(tx, job.key)) == pytest.approx(left, abs=0.5)
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_only_what_runs_is_put_into_quarantine(database: Database, status: JobStatus) -> None:
+    slot = {"slot_key": "slot/p/x", "slot_held_in": 0.0} if status == "running" else {}
+    job, other = factory.job(database, status=status, owner=OWNER, **slot), factory.job(database, status="running")
+    assert database.write(lambda tx: endings.quarantine(tx, job.key)) is (status == "running")
+    row = factory.job_now(database, job.key)
+    assert (row == job) is (status != "running")
+    if status == "running":
+        assert (row.status, row.error_code, row.lease_expires_at, row.slot_held_at) == ("failed", "quarantined", None, None)
+        assert row.finished_at is not None
+    assert factory.job_now(database, other.key) == other
+
+
 # -- one's own ---------------------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ class Database:
         self.schema = None if self.is_sqlite else schema
         self.wakeup = Wakeup(self)
         self.clock_shift: str | None = None  # SQL for seconds; only tenure.testing sets it
+        self.checkpoint: Callable[[str, str], None] | None = None  # hears of each commit; only tenure.testing sets it
         self._pool_size = pool_size
         self._prepare = prepare
         self._turnstile = Turnstile()
@@ -77,10 +78,13 @@ class Database:
     @property
     def engine(self) -> sa.Engine:
         if self._engine is None or self._pid != os.getpid():
-            with self._opening:
-                self._open()
+            self._open_once()
         assert self._engine is not None
         return self._engine
+
+    def _open_once(self) -> None:
+        with self._opening:
+            self._open()
 
     def _open(self) -> None:
         if self._pid == os.getpid():
@@ -164,18 +168,24 @@ class Database:
 
     def writing(self, mode: Mode, *, urgent: bool = False) -> AbstractContextManager[None]:
         """The turnstile for SQLite's writers; nothing elsewhere."""
-        if self.is_sqlite and mode != "read":
-            return self._turnstile.passing(urgent=urgent)
-        return nullcontext()
+        if not self.is_sqlite or mode == "read":
+            return nullcontext()
+        if self._pid != os.getpid():
+            self._open_once()  # first of all: the parent's turnstile may have been taken when it forked
+        return self._turnstile.passing(urgent=urgent)
 
     def run_on(self, connection: sa.Connection, body: Callable[[Tx], T], mode: Mode) -> T:
         """One run of `body` on a connection, up to and with the commit."""
         tx = Tx(connection, self.schema, autocommit=mode == "single" and not self.is_sqlite)
         try:
+            if tx.autocommit:
+                self._reach("before", body, mode)
             result = body(tx)
             tx.finish()
             if tx.wakes:
                 self.wakeup.announce(tx)
+            if not tx.autocommit:
+                self._reach("before", body, mode)
         except DBAPIError as error:
             self._roll_back(connection)
             # A single statement is its own commit: once sent, nobody knows.
@@ -186,9 +196,16 @@ class Database:
             self._roll_back(connection)
             raise
         self._commit(connection)
+        self._reach("after", body, mode)
         if tx.wakes:
             self.wakeup.announced()
         return result
+
+    def _reach(self, when: str, body: Any, mode: Mode) -> None:
+        if self.checkpoint is not None and mode != "read":
+            function = getattr(body, "func", body)
+            verb = f"{function.__module__}.{function.__qualname__}".partition(".<locals>")[0]
+            self.checkpoint(when, verb.removeprefix("tenure."))
 
     def _commit(self, connection: sa.Connection) -> None:
         try:

@@ -39,6 +39,9 @@ class Wakeup:
         self.notify = notify
         self._changed = threading.Condition()
         self._generation = 0
+        self._local = threading.local()
+        self._owed = False
+        self._subscribers: list[Callable[[], None]] = []
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
 
@@ -53,21 +56,50 @@ class Wakeup:
 
     def announce(self, tx: Tx) -> None:
         """Sends one hint with the commit of this transaction."""
-        if self.notify and not self._database.is_sqlite:
-            tx.execute(sa.select(sa.func.pg_notify(self.channel, "")))
+        if getattr(self._local, "coalescing", False):
+            self._owed = True
+        elif self.notify and not self._database.is_sqlite:
+            self._send(tx)
+
+    def coalesce(self) -> None:
+        """From now on the transactions of this thread send no hint of their own: a worker's, which claims itself."""
+        self._local.coalescing = True
+
+    def take_owed(self) -> bool:
+        """Whether a coalesced hint is owed to other processes; the caller sends it with `hint` if it will not do the
+        work itself."""
+        owed, self._owed = self._owed, False
+        return owed
+
+    def subscribe(self, woken: Callable[[], None]) -> None:
+        """Calls `woken` at each hint, from whichever thread brings it; it must return at once."""
+        self._listen()
+        self._subscribers.append(woken)
+
+    def unsubscribe(self, woken: Callable[[], None]) -> None:
+        """Ends that."""
+        self._subscribers.remove(woken)
 
     def announced(self) -> None:
         """The transaction has committed: wakes the waiters of this process."""
+        for woken in list(self._subscribers):
+            woken()
+        self.changed()
+
+    def changed(self) -> None:
+        """Something ended: wakes those who wait in this process, and no worker."""
         with self._changed:
             self._generation += 1
             self._changed.notify_all()
 
     def hint(self) -> None:
         """Sends one hint now, on a connection of its own."""
-        if self._database.is_sqlite:
-            self.announced()
-        else:
-            self._database.single(lambda tx: tx.wake())
+        if self.notify and not self._database.is_sqlite:
+            self._database.single(self._send)
+        self.announced()
+
+    def _send(self, tx: Tx) -> None:
+        tx.execute(sa.select(sa.func.pg_notify(self.channel, "")))
 
     def wait(self, seen: int, timeout: float) -> None:
         """Returns when a hint has come since `seen`, or after `timeout` seconds."""

@@ -19,14 +19,15 @@ from tenure.flow.admit import admit
 from tenure.flow.assess import assess_turn
 from tenure.flow.begin import Begun, begin
 from tenure.flow.cancel import cancel_job, cancel_turn
-from tenure.flow.decide import Decision, decide
+from tenure.flow.decide import Decision, decide, revoke
+from tenure.flow.during import put_artifact, report
 from tenure.flow.enqueue import BareJob, enqueue, enqueue_on
 from tenure.flow.follow import follow, maintain
 from tenure.flow.outcomes import Completed, Expired, Failed, Outcome, Planned, Released
 from tenure.flow.plan import ask
 from tenure.flow.program import PLAN, Program
 from tenure.flow.reopen import reopen
-from tenure.flow.rescue import give_back, rescue
+from tenure.flow.rescue import give_back, rescue, take_sweep
 from tenure.flow.settle import Settled, Settlement, settle
 from tenure.flow.submit import Request, submit
 
@@ -57,8 +58,12 @@ __all__ = [
     "follow",
     "give_back",
     "maintain",
+    "put_artifact",
     "reopen",
+    "report",
     "rescue",
+    "revoke",
     "settle",
     "submit",
+    "take_sweep",
 ]

@@ -225,7 +225,7 @@ def _made(tx: Tx, turn: Turn, item: PlanItem, new: NewJob) -> Job:
     if item.job_id is not None:
         key = RowKey(turn.tenant_id, item.job_id)
         blocked_by = next(iter(new.keys), None)
-        if jobs.reopen(tx, key, grant_id=new.grant_id, blocked_by=blocked_by):
+        if jobs.reopen(tx, key, grant_id=new.grant_id, blocked_by=blocked_by, final=(new.input, new.digest)):
             reopened = jobs.get(tx, key)
             assert reopened is not None
             facts.of_job(tx, reopened, "job_reopened")

@@ -42,7 +42,8 @@ def begin(program: Program, owner: str, leases: Sequence[Lease]) -> Begun:
 def _begin(tx: Tx, program: Program, owner: str, pairs: Sequence[Held], digests: Mapping[Held, str]) -> Begun:
     held = holding.guard(tx, owner, pairs)
     locked = turns.lock(tx, [job.turn for job in held.values() if job.turn is not None])
-    stale = {pair for pair, job in held.items() if not _permitted(tx, job, digests.get(pair))}
+    by_grant = sorted(held.items(), key=lambda each: (each[1].grant_id or "", each[0]))  # grants in lock order
+    stale = {pair for pair, job in by_grant if not _permitted(tx, job, digests.get(pair))}
     begun = holding.begin(tx, owner, [pair for pair in held if pair not in stale])
     sessions.lock(tx, [job.session for job in held.values() if job.session is not None])
     for pair, job in sorted(held.items()):
@@ -75,7 +76,8 @@ def _note_start(tx: Tx, turn: Turn | None, job: Job) -> None:
     item = plans.get(tx, RowKey(job.tenant_id, job.item_id))
     if item is not None and item.status == ItemStatus.QUEUED:
         plans.change(tx, item.key, ItemStatus.RUNNING)
-        restate(tx, turn, plans.of_turn(tx, turn.key))
+        if not is_terminal(turn.status):
+            restate(tx, turn, plans.of_turn(tx, turn.key))
 
 
 def _ask_again(tx: Tx, program: Program, owner: str, turn: Turn, job: Job) -> None:
@@ -102,5 +104,8 @@ def _ask_again(tx: Tx, program: Program, owner: str, turn: Turn, job: Job) -> No
     item = None if job.item_id is None else plans.get(tx, RowKey(job.tenant_id, job.item_id))
     if item is None or is_terminal(turn.status):
         return
-    ask(tx, program, turn, item, program.tools.get(job.tool), job.input, canon.digest(job.input))
+    digest = canon.digest(job.input)
+    if digest != item.digest:  # what is asked is what will run: the row was changed behind the plan's back
+        plans.change(tx, item.key, item.status, arguments=job.input)
+    ask(tx, program, turn, item, program.tools.get(job.tool), job.input, digest)
     restate(tx, turn, plans.of_turn(tx, turn.key))

@@ -7,12 +7,13 @@ from typing import Any
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import AlreadyDecided, ApprovalExpired, InvalidInput, NotFound
+from tenure.errors import AlreadyDecided, ApprovalExpired, InvalidInput, NotFound, StateConflict
 from tenure.flow import facts
 from tenure.flow.program import Program
+from tenure.flow.scope import covers
 from tenure.flow.turns import fail_item, judge, restate, show_pending, skip_item
 from tenure.payload import sanitize_text
-from tenure.records import Approval, PlanItem, RowKey, SessionKey, Turn
+from tenure.records import Approval, Grant, PlanItem, RowKey, SessionKey, Turn
 from tenure.states import ApprovalStatus, ItemStatus, is_terminal
 from tenure.store import approvals, plans, sessions, turns
 from tenure.store.approvals import NewGrant
@@ -49,6 +50,28 @@ def decide(program: Program, decision: Decision) -> Approval:
     if verdict is not None:
         raise verdict
     return approval
+
+
+def revoke(program: Program, key: RowKey, by: str) -> Grant:
+    """Ends a grant for every use that has not begun, and returns it. NotFound; StateConflict when it is revoked."""
+
+    def body(tx: Tx) -> Grant:
+        if not approvals.revoke(tx, key, by):
+            raise _not_revoked(tx, key)
+        found = approvals.lock_grant(tx, key)
+        assert found is not None
+        approval = approvals.get(tx, RowKey(key.tenant_id, found[0].approval_id))
+        assert approval is not None
+        facts.of_approval(tx, approval, "grant_revoked", by=by, grants=[key.id])
+        return found[0]
+
+    return program.database.write(body)
+
+
+def _not_revoked(tx: Tx, key: RowKey) -> Exception:
+    if approvals.lock_grant(tx, key) is None:
+        return NotFound(f"no grant {key.id!r}")
+    return StateConflict(f"grant {key.id} is revoked already", "revoked")
 
 
 def expire(program: Program, key: RowKey) -> bool:
@@ -115,6 +138,8 @@ def _verdict(
 def _grant(tx: Tx, turn: Turn, approval: Approval, decision: Decision) -> None:
     """Once: a grant for each item, bound to its digest. For a scope: one grant for all."""
     items = _asked(tx, turn, approval)
+    if decision.scope is not None:
+        _check_scope(decision.scope, items)
     if decision.scope is None:
         grants = [_once(turn, approval, item, decision.by) for item in items]
     else:
@@ -123,9 +148,23 @@ def _grant(tx: Tx, turn: Turn, approval: Approval, decision: Decision) -> None:
     for place, item in enumerate(items):
         grant = grants[min(place, len(grants) - 1)]
         plans.change(tx, item.key, ItemStatus.PENDING, grant_id=grant.grant_id)
-    facts.of_approval(tx, approval, "approval_granted", by=decision.by, grants=[grant.grant_id for grant in grants])
+    facts.of_approval(
+        tx,
+        approval,
+        "approval_granted",
+        by=decision.by,
+        grants=[grant.grant_id for grant in grants],
+        uses=grants[0].uses_left if grants else None,
+    )
     show_pending(tx, approval.session)
     restate(tx, turn, plans.of_turn(tx, turn.key))
+
+
+def _check_scope(scope: dict[str, Any], items: list[PlanItem]) -> None:
+    """A scope that leaves out what was asked would only make the same question come again."""
+    for item in items:
+        if not covers(scope, item.final_arguments or {}):
+            raise InvalidInput(f"the scope does not cover the arguments of step {item.name!r}", field="scope")
 
 
 def _once(turn: Turn, approval: Approval, item: PlanItem, by: str) -> NewGrant:

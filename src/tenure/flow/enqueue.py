@@ -8,7 +8,7 @@ from typing import Any
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import IdempotencyConflict, InputTooLarge, NeedsTurn
+from tenure.errors import IdempotencyConflict, InputTooLarge, InvalidInput, NeedsTurn
 from tenure.flow.program import Program
 from tenure.records import DEFAULT_TENANT, Job, NewJob, RowKey
 from tenure.store import jobs, keys
@@ -64,6 +64,9 @@ def prepared(program: Program, request: BareJob) -> tuple[ToolSpec, NewJob]:
         raise NeedsTurn(f"tool {spec.name!r} {why}: submit(…, steps=[…]) runs it in a turn")
     arguments = spec.validated(request.arguments)
     check_size(program, arguments)
+    project_id = None if request.project_id is None else canon.name(request.project_id, "project_id")
+    if request.priority is not None and not 0 <= request.priority <= 10:
+        raise InvalidInput(f"priority {request.priority} is not within 0…10", field="priority")
     user_limit = None
     if spec.limit_per_user is not None and request.user_id is not None:
         user_limit = keys.user_limit_key(spec.name, request.user_id)
@@ -74,23 +77,23 @@ def prepared(program: Program, request: BareJob) -> tuple[ToolSpec, NewJob]:
         input=arguments,
         max_attempts=spec.max_attempts,
         max_runtime_s=spec.max_runtime_s,
-        project_id=request.project_id,
+        project_id=project_id,
         user_id=request.user_id,
         due_in_s=request.delay_s,
         priority=spec.priority if request.priority is None else request.priority,
         limit_key=keys.limit_key(spec.name) if spec.limit is not None else None,
         user_limit_key=user_limit,
         idempotency_key=request.idempotency_key,
-        request_digest=_request_digest(request, spec, arguments),
+        request_digest=_request_digest(request, spec, project_id, arguments),
         traceparent=request.traceparent,
     )
     return spec, new
 
 
-def _request_digest(request: BareJob, spec: ToolSpec, arguments: dict[str, Any]) -> str | None:
+def _request_digest(request: BareJob, spec: ToolSpec, project_id: str | None, arguments: dict[str, Any]) -> str | None:
     if request.idempotency_key is None:
         return None
-    return canon.digest({"tool": spec.name, "project": request.project_id, "input": arguments})
+    return canon.digest({"tool": spec.name, "project": project_id, "input": arguments})
 
 
 def check_size(program: Program, arguments: Any) -> None:

@@ -66,19 +66,24 @@ def sha256(encoded: str) -> str:
     return hashlib.sha256(encoded.encode()).hexdigest()
 
 
-def of_rejected(tx: Tx, lease: Lease, owner: str, result_sha256: str | None) -> None:
-    """Records that a late result was turned away; it moves nothing."""
+def of_attempt(tx: Tx, lease: Lease, kind: str, **payload: Any) -> None:
+    """Records an event of a running attempt whose job the transaction holds."""
     if lease.session_id is None:
         return
     events.record(
         tx,
         NewEvent(
             SessionKey(lease.tenant_id, lease.session_id),
-            "result_rejected",
+            kind,
             turn_id=lease.turn_id,
             item_id=lease.item_id,
             job_id=lease.job_id,
             fencing_token=lease.fencing_token,
-            payload={"tool": lease.tool, "owner": owner, "attempt": lease.attempt, "result_sha256": result_sha256},
+            payload={"tool": lease.tool, **payload},
         ),
     )
+
+
+def of_rejected(tx: Tx, lease: Lease, owner: str, result_sha256: str | None) -> None:
+    """Records that a late result was turned away; it moves nothing."""
+    of_attempt(tx, lease, "result_rejected", owner=owner, attempt=lease.attempt, result_sha256=result_sha256)

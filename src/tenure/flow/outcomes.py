@@ -78,7 +78,8 @@ def decide(job: Job, outcome: Outcome, runtime_left_s: float) -> Decision:
         case Released():
             word = "away" if outcome.reason == "away" else "released"
             refunded = refund_granted(outcome.reason, job.refunds)
-            return _again(held, job, word, Failed(word, "", "retryable"), refunded, runtime_left_s, note=outcome.reason)
+            failure = Failed(word, f"given back unfinished, {job.refunds} times with refund", "retryable")
+            return _again(held, job, word, failure, refunded, runtime_left_s, note=outcome.reason)
         case Expired():
             failure = Failed("lease_expired", _lost(job), "retryable")
             return _again(held, job, "lease_expired", failure, False, runtime_left_s)

@@ -14,7 +14,7 @@ from tenure.flow.program import Program
 from tenure.planner import Final, Step, Steps, TurnView, references
 from tenure.planner.steps import ItemView
 from tenure.records import Lease, PlanItem, RowKey, Turn
-from tenure.states import TurnStatus
+from tenure.states import ItemStatus, TurnStatus
 from tenure.store import plans, projects, sessions, turns
 from tenure.store.plans import NewItem
 
@@ -73,19 +73,20 @@ def ask(program: Program, lease: Lease) -> Planned:
 def check(program: Program, turn: TurnView, answer: Steps) -> None:
     """Refuses a plan that names an unknown tool, reuses or misses a name, does not validate, or goes in circles."""
     known = {item.name for item in turn.items}
+    lost = {item.name for item in turn.items if item.status in (ItemStatus.SKIPPED, ItemStatus.CANCELLED)}
     if len(known) + len(answer.steps) > program.settings.max_steps:
         raise TerminalError(f"more than {program.settings.max_steps} steps in one turn", code="too_many_steps")
     if not answer.steps:
         raise TerminalError("a round without steps; return Final(…) to end the turn", code="plan_invalid")
     for step in answer.steps:
         try:
-            _check_step(program, step, known)
+            _check_step(program, step, known, lost)
         except (InvalidInput, LookupError) as error:
             raise TerminalError(f"step {step.name!r}: {error}", code="plan_invalid") from None
         known.add(step.name)
 
 
-def _check_step(program: Program, step: Step, earlier: set[str]) -> None:
+def _check_step(program: Program, step: Step, earlier: set[str], lost: set[str]) -> None:
     if canon.name(step.name, "name") != step.name or "." in step.name:
         raise InvalidInput("a step's name has no blanks around it and no dots", field="name")
     if step.name in earlier:
@@ -95,6 +96,9 @@ def _check_step(program: Program, step: Step, earlier: set[str]) -> None:
     missing = [name for name in dependencies(step) if name not in earlier]
     if missing:
         raise InvalidInput(f"depends on {missing[0]!r}, which no earlier step is named", field="arguments")
+    never = [name for name in dependencies(step) if name in lost]
+    if never:
+        raise InvalidInput(f"depends on {never[0]!r}, which was skipped", field="arguments")
     canon.encode(step.arguments)
     if not any(True for _ in references(step.arguments)):
         program.tools.get(step.tool).validated(step.arguments)

@@ -8,7 +8,7 @@ from tenure.flow import facts
 from tenure.flow.program import PLAN, Program
 from tenure.flow.settle import Settled
 from tenure.records import Job, RowKey, Turn
-from tenure.states import ItemStatus, JobStatus, TurnStatus
+from tenure.states import ItemStatus, JobStatus, TurnStatus, is_terminal
 from tenure.store import jobs, keys, plans, sessions, turns
 
 REOPENS = (JobStatus.FAILED, JobStatus.CANCELLED)
@@ -47,11 +47,19 @@ def _reopen_bare(tx: Tx, job: Job, by: str) -> Settled:
 def _reopen_in_turn(tx: Tx, turn: Turn, job: Job, by: str) -> Settled:
     if turn.status in (TurnStatus.COMPLETED, TurnStatus.CANCELLED):
         raise StateConflict(f"turn {turn.turn_id} is {turn.status}: submit a new one", turn.status)
+    item = None if job.item_id is None else plans.get(tx, RowKey(job.tenant_id, job.item_id))
+    if item is not None and not is_terminal(item.status):
+        raise StateConflict(f"step {item.name!r} of job {job.job_id} is {item.status}", item.status)
     session = sessions.lock(tx, [turn.session])[turn.session]
     if turn.status == TurnStatus.FAILED:
         if session.active_turn_id is not None:
             raise SessionBusy(f"session {turn.session_id!r} works on another turn", session.active_turn_id)
-        turns.change(tx, turn.key, status=TurnStatus.RUNNING, finished_at=None, error_code=None, error_text=None)
+        if jobs.live_of_turn(tx, turn.key):
+            raise StateConflict(
+                f"turn {turn.turn_id} still has jobs that are ending: retry when they have", turn.status
+            )
+        status = TurnStatus.RUNNING if turn.round > 0 else TurnStatus.PLANNING
+        turns.change(tx, turn.key, status=status, finished_at=None, error_code=None, error_text=None)
         sessions.change(tx, turn.session, active_turn_id=turn.turn_id)
         facts.of_turn(tx, turn, "turn_running", reopened=True)
     if job.tool == PLAN:
@@ -64,10 +72,15 @@ def _reopen_in_turn(tx: Tx, turn: Turn, job: Job, by: str) -> Settled:
 
 
 def _reopen_items(tx: Tx, turn: Turn, job: Job, by: str) -> None:
-    """The item goes through release again, with its grant and keys; so do items that ended only with the turn."""
+    """The item goes through release again, with its grant and keys; so do those that ended only with the turn, or were
+    skipped only because of it."""
+    able: set[str] = set()
     for item in plans.of_turn(tx, turn.key):
-        ended_with_turn = item.status == ItemStatus.CANCELLED and item.error_code == "turn_ended"
-        if item.item_id == job.item_id or ended_with_turn:
+        again = item.item_id == job.item_id or item.status == ItemStatus.CANCELLED
+        skipped_with_it = item.error_code == "dependency_skipped" and able.issuperset(item.depends_on)
+        if again or not is_terminal(item.status) or item.status == ItemStatus.COMPLETED or skipped_with_it:
+            able.add(item.name)
+        if again or skipped_with_it:
             plans.change(
                 tx, item.key, ItemStatus.PENDING, grant_id=None, approval_id=None, error_code=None, error_text=None
             )

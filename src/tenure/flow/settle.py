@@ -257,14 +257,27 @@ def _judge_late(tx: Tx, owner: str, late: Sequence[Settlement]) -> Settled:
     settled = Settled()
     for each in late:
         held = each.lease.held
-        own = rows.get(held) == JobStatus.COMPLETED and isinstance(each.outcome, (Completed, Planned))
-        if own or written.get(held, set()) & _OWN:
+        if _is_own(tx, each, rows.get(held), written.get(held, set())):
             settled.accepted.add(held)
             continue
         settled.rejected.add(held)
         if not isinstance(each.outcome, Released):
             _record_rejection(tx, owner, each, written.get(held, set()))
     return settled
+
+
+def _is_own(tx: Tx, late: Settlement, status: JobStatus | None, written: set[str]) -> bool:
+    """Rescue and the return of a process that was away write the journal too: a result is one's own by its hash."""
+    match late.outcome:
+        case Completed() | Planned():
+            if status == JobStatus.COMPLETED:
+                return True
+            entries = journal.of_job(tx, RowKey(late.lease.tenant_id, late.lease.job_id)) if written else []
+            digest = facts.sha256(late.outcome.output)
+            token = late.lease.fencing_token
+            return any((e.fencing_token, e.outcome, e.result_sha256) == (token, "cancelled", digest) for e in entries)
+        case _:
+            return bool(written & _OWN)
 
 
 def _record_rejection(tx: Tx, owner: str, late: Settlement, written: set[str]) -> None:

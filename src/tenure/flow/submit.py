@@ -65,6 +65,7 @@ def _prepared(program: Program, request: Request) -> NewTurn:
     canon.encode(request.input)
     check_size(program, [request.input, request.steps])
     session_id = canon.name(request.session_id, "session_id")
+    project_id = None if request.project_id is None else canon.name(request.project_id, "project_id")
     for place, step in enumerate(request.steps or []):
         program.tools.get(Step.read(step, f"steps[{place}]").tool)
     body = {
@@ -72,7 +73,7 @@ def _prepared(program: Program, request: Request) -> NewTurn:
         "command": request.command,
         "profile": request.profile,
         "steps": request.steps,
-        "project": request.project_id,
+        "project": project_id,
     }
     return NewTurn(
         tenant_id=request.tenant_id,
@@ -82,7 +83,7 @@ def _prepared(program: Program, request: Request) -> NewTurn:
         command=request.command,
         profile=request.profile,
         steps=request.steps,
-        project_id=request.project_id,
+        project_id=project_id,
         user_id=request.user_id,
         idempotency_key=request.idempotency_key,
         request_digest=None if request.idempotency_key is None else canon.digest(body),

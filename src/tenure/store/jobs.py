@@ -207,8 +207,19 @@ def request_cancel(tx: Tx, key: RowKey, by: str) -> bool:
     return tx.count(_request_cancel, {**names(key), "by": by}) == 1
 
 
-def reopen(tx: Tx, key: RowKey, *, grant_id: str | None, blocked_by: str | None) -> bool:
-    """`failed | cancelled → queued` under the same id: attempt 0, tokens go on. False: it is neither."""
+def reopen(
+    tx: Tx,
+    key: RowKey,
+    *,
+    grant_id: str | None,
+    blocked_by: str | None,
+    final: tuple[dict[str, Any], str | None] | None = None,
+) -> bool:
+    """`failed | cancelled → queued` under the same id: attempt 0, tokens go on. False: it is neither.
+
+    `final`: the input and digest that were permitted anew; without it the input stays.
+    """
+    permitted = {} if final is None else {"input": final[0], "digest": final[1]}
     statement = (
         sa.update(background_jobs)
         .where(this, jobs.status.in_(["failed", "cancelled"]))
@@ -229,6 +240,7 @@ def reopen(tx: Tx, key: RowKey, *, grant_id: str | None, blocked_by: str | None)
             error_code=None,
             error_kind=None,
             error_text=None,
+            **permitted,
         )
     )
     return tx.count(statement, names(key)) == 1

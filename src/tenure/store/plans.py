@@ -112,11 +112,16 @@ def turns_with_ready_items(tx: Tx, limit: int) -> list[RowKey]:
     """Turns that have a `pending` item whose dependencies are all completed."""
     completed = agent_plan_items.alias("completed")
     needed = texts_of(_i.depends_on, "needed")
-    is_completed = sa.exists().where(
-        completed.c.tenant_id == _i.tenant_id,
-        completed.c.turn_id == _i.turn_id,
-        completed.c.name == needed.c.value,
-        completed.c.status == sa.literal_column("'completed'"),
+    # Correlated by hand: two levels down, SQLAlchemy would read the items anew.
+    is_completed = (
+        sa.exists()
+        .where(
+            completed.c.tenant_id == _i.tenant_id,
+            completed.c.turn_id == _i.turn_id,
+            completed.c.name == needed.c.value,
+            completed.c.status == sa.literal_column("'completed'"),
+        )
+        .correlate(agent_plan_items, needed)
     )
     missing = sa.exists(sa.select(sa.literal(1)).select_from(needed).where(sa.not_(is_completed)))
     statement = (

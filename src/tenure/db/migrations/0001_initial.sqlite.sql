@@ -350,7 +350,7 @@ CREATE TABLE background_jobs (
     FOREIGN KEY(tenant_id, turn_id) REFERENCES agent_turns (tenant_id, turn_id),
     CONSTRAINT status_known CHECK (status IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
     CONSTRAINT finished_when_terminal CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
-    CONSTRAINT leased_when_running CHECK ((status = 'running') = (lease_expires_at IS NOT NULL) AND (status <> 'running' OR (lease_owner IS NOT NULL AND fencing_token >= 1 AND lease_s > 0 AND first_claimed_at IS NOT NULL))),
+    CONSTRAINT leased_when_running CHECK ((status = 'running') = (lease_expires_at IS NOT NULL) AND (status <> 'running' OR (lease_owner IS NOT NULL AND fencing_token >= 1 AND coalesce(lease_s, 0) > 0 AND first_claimed_at IS NOT NULL))),
     CONSTRAINT owner_with_token CHECK ((lease_owner IS NULL) = (fencing_token IS NULL)),
     CONSTRAINT blocked_when_queued CHECK (blocked_by IS NULL OR status = 'queued'),
     CONSTRAINT slot_held_while_live CHECK (slot_held_at IS NULL OR (slot_key IS NOT NULL AND finished_at IS NULL)),

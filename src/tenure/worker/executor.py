@@ -1,0 +1,79 @@
+"""One attempt: resolve → perform → encode; any ending, whatever it is, becomes an Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.context import AsyncToolContext, Attempt, Hold, Stop, ToolContext
+from tenure.errors import InvalidInput, OwnershipLost
+from tenure.flow import Completed, Failed, Outcome, Released, ask
+from tenure.leases import retry_delay
+from tenure.payload import classify, storable
+from tenure.tools import ToolSpec
+
+
+def perform(attempt: Attempt, spec: ToolSpec | None) -> Outcome:
+    """Runs a plain tool, or asks a planner (`spec` None), in this thread."""
+    try:
+        if spec is None:
+            return ask(attempt.program, attempt.lease)
+        context = {} if spec.context is None else {spec.context: ToolContext(attempt)}
+        value = spec.fn(**_arguments(spec, attempt.lease.input), **context)
+        return Completed(spec.encoded(storable_result(spec, value)))
+    except BaseException as error:  # noqa: BLE001  (every ending of a tool is an outcome, SystemExit among them)
+        return of_error(attempt.hold, error)
+
+
+async def perform_async(attempt: Attempt, spec: ToolSpec) -> Outcome:
+    """Runs an `async def` tool on the loop that awaits this."""
+    try:
+        context = {} if spec.context is None else {spec.context: AsyncToolContext(attempt)}
+        value = await spec.fn(**_arguments(spec, attempt.lease.input), **context)
+        return Completed(spec.encoded(storable_result(spec, value)))
+    except BaseException as error:  # noqa: BLE001  (as above)
+        return of_error(attempt.hold, error)
+
+
+class _InputInvalid(Exception):
+    pass
+
+
+def _arguments(spec: ToolSpec, stored: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return spec.bound(stored)
+    except InvalidInput as error:
+        raise _InputInvalid(str(error)) from None
+
+
+def storable_result(spec: ToolSpec, value: Any) -> Any:
+    """Text that no database stores (NUL, lone surrogates) gets a visible marker, on both databases alike."""
+    return storable(value) if isinstance(value, (str, list, dict)) else value
+
+
+def of_error(hold: Hold, error: BaseException) -> Outcome:
+    """What an exception amounts to, in the light of why the attempt was told to stop, if it was."""
+    stopped = of_stop(hold, hold.stop)
+    if stopped is not None:
+        return stopped
+    if isinstance(error, _InputInvalid):
+        return Failed("input_invalid", classify(error).text, "terminal")
+    if isinstance(error, OwnershipLost):
+        return Failed(error.code, classify(error).text, "retryable")
+    failure = classify(error)
+    delay_s = failure.retry_after if failure.retry_after is not None else retry_delay(hold.lease.attempt)
+    return Failed(failure.code, failure.text, failure.kind, delay_s, failure.charge, note=failure.note)
+
+
+def of_stop(hold: Hold, stop: Stop | None) -> Outcome | None:
+    """The outcome of an attempt that was stopped from outside and did not return."""
+    match stop:
+        case "timeout":
+            text = "the attempt took longer than its tool allows"
+            return Failed("timeout", text, "retryable", retry_delay(hold.lease.attempt), timed_out=True)
+        case "shutdown":
+            return Released("released")
+        case "cancel":
+            return Failed("cancelled", "cancelled while running", "terminal")
+        case _:
+            return None

@@ -1,0 +1,404 @@
+"""The worker: claim → begin → run → settle, in batches; and a shutdown that loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tenure import flow
+from tenure.canon import name as checked_name
+from tenure.context import Attempt, Hold, Stop, boottime
+from tenure.errors import CommitUnknown, DatabaseError
+from tenure.flow import PLAN, Completed, Failed, Outcome, Planned, Program, Settlement
+from tenure.leases import DEFAULT_LEASE, LeaseClass
+from tenure.records import Held, Lease
+from tenure.store import claims
+from tenure.tools import ToolSpec
+from tenure.worker.background import Follower, Maintenance
+from tenure.worker.executor import perform, perform_async
+from tenure.worker.isolation import Loop, Threads
+from tenure.worker.keeper import Keeper
+from tenure.worker.presence import Presence
+from tenure.worker.process import Processes
+
+log = logging.getLogger("tenure.worker")
+MOST_CLAIMED = 200
+RECOVERY_S = 2.0
+UNWIND_S = 3.0
+Lifespan = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
+
+
+class Worker:
+    """Runs the program's tools. `slots`: attempts at a time; `only` and `without` narrow the tools that it offers."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        name: str = "worker",
+        slots: int = 10,
+        only: Iterable[str] | None = None,
+        without: Iterable[str] = (),
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        self.program = program
+        self.name = checked_name(name, "worker name")
+        self.owner = f"{self.name}:{secrets.token_hex(6)}"
+        self.slots = slots
+        self._leases = _lease_classes(program, only, without)
+        self._lifespan = lifespan
+        self._opened: contextlib.AbstractAsyncContextManager[Any] | None = None
+        self._state: Any = None
+        self._claiming = program.database.keep()
+        self._keeper = Keeper(program.database, self.owner, self._stopped)
+        self._follower = Follower(program, self.owner, self._keeper.holds)
+        self._maintenance = Maintenance(program)
+        self._presence = Presence(program, self)
+        self._loop, self._threads, self._processes = Loop(), Threads(), Processes()
+        self._running: dict[Held, Hold] = {}
+        self._on_loop: dict[Held, Any] = {}
+        self._finished: deque[tuple[Hold, Outcome]] = deque()
+        self._woken = threading.Event()
+        self._draining = self._ended = False
+        self._suspect_ghosts = False
+        self._ghosts_seen_at = 0.0
+        self._away: list[Held] = []
+        self._thread: threading.Thread | None = None
+
+    # -- the faces of a background thing -------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> list[str]:
+        """The names under which it claims."""
+        return sorted(self._leases)
+
+    @property
+    def busy(self) -> int:
+        return len(self._running)
+
+    @property
+    def stuck_threads(self) -> int:
+        """Threads whose attempt is over and which have not returned."""
+        holds = list(self._running.values())
+        return sum(hold.stop in ("timeout", "lost", "away") for hold in holds if hold.lease.held not in self._on_loop)
+
+    @property
+    def status(self) -> str:
+        if self._ended:
+            return "stopped"
+        return "draining" if self._draining else "running"
+
+    def start(self) -> None:
+        """Starts to claim and run; again is fine."""
+        if self._thread is not None:
+            return
+        if self._lifespan is not None:
+            self._opened = self._lifespan()
+            self._state = self._loop.run(self._opened.__aenter__())
+        self._keeper.start()
+        self._presence.loop.start()
+        self._follower.loop.start()
+        self._maintenance.loop.start()
+        self.program.database.wakeup.subscribe(self._woken.set)
+        self._thread = threading.Thread(target=self._run, name="tenure-worker", daemon=True)
+        self._thread.start()
+
+    def stop(self, grace_s: float = 30.0) -> None:
+        """Stops claiming, lets running tools end within the grace, gives back the rest; again is fine.
+
+        Leases are renewed until the last settlement is answered. A thread that still runs then has lost its job: its
+        late result is fenced out.
+        """
+        if self._ended or self._thread is None:
+            return
+        self._draining = True
+        self._presence.loop.wake()
+        self._wait_idle(grace_s)
+        for hold in list(self._running.values()):
+            if hold.end("shutdown"):
+                self._stopped(hold, "shutdown")
+        self._wait_idle(UNWIND_S if self._running else 0.0)
+        self._give_back_running()
+        self._ended = True
+        self._woken.set()
+        self._thread.join(timeout=10)
+        self._close()
+
+    def _wait_idle(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (self._running or self._finished) and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def _give_back_running(self) -> None:
+        """The last act for threads that do not return: their jobs are free at once, the attempt refunded."""
+        rest = [held for held, hold in list(self._running.items()) if not hold.released]
+        for held in rest:
+            self._running[held].released = True
+        if rest:
+            with _tolerated("giving back"):
+                flow.follow(self.program, flow.give_back(self.program, self.owner, rest, "released"))
+
+    def _close(self) -> None:
+        self.program.database.wakeup.unsubscribe(self._woken.set)
+        self._maintenance.loop.stop()
+        self._follower.loop.stop()
+        with _tolerated("following"):
+            self._follower.run_once()
+        self._presence.loop.stop()
+        with _tolerated("saying goodbye"):
+            self._presence.run_once()
+        self._keeper.stop()
+        if self._opened is not None:
+            with _tolerated("closing the lifespan"):
+                self._loop.run(self._opened.__aexit__(None, None, None), 10)
+        self._loop.stop()
+        self._threads.stop()
+        self._processes.stop()
+        self._claiming.close()
+        self._thread = None
+
+    # -- the control thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self.program.database.wakeup.coalesce()
+        poll_s = self.program.settings.poll_s
+        while not self._ended:
+            self._woken.clear()
+            try:
+                more = self.run_once()
+            except DatabaseError as error:
+                log.warning("database: %s", error, extra={"error": type(error).__name__})
+                self._suspect_ghosts = True
+                time.sleep(random.uniform(0.2, RECOVERY_S))
+                continue
+            except Exception:  # a fault of ours must not end the only loop that settles
+                log.exception("worker loop failed")
+                time.sleep(RECOVERY_S)
+                continue
+            if not more:
+                self._woken.wait(poll_s * random.uniform(0.75, 1.25))
+
+    def run_once(self) -> bool:
+        """Settles what has ended, claims what there is room for; whether there may be more to claim at once."""
+        self._settle()
+        self._stop_overdue()
+        self._return_away()
+        if self._draining:
+            return False
+        self._look_for_ghosts()
+        room = min(self.slots - len(self._running), MOST_CLAIMED)
+        if room < 1:
+            self._hint_others()
+            return False
+        claimed = self._claim(room)
+        if claimed:
+            self._start(claimed)
+        self._hint_others()
+        return len(claimed) == room
+
+    def _hint_others(self) -> None:
+        """What it made claimable and will not claim itself, it tells the others about."""
+        wakeup = self.program.database.wakeup
+        full = len(self._running) >= self.slots
+        if (full or len(self._leases) < len(self.program.tools.names()) + 1) and wakeup.take_owed():
+            wakeup.hint()
+
+    # -- claiming ------------------------------------------------------------------------------------------------------
+
+    def _claim(self, room: int) -> list[Lease]:
+        seconds = {tool: lease_class.lease for tool, lease_class in self._leases.items()}
+        try:
+            return self._claiming.single(lambda tx: claims.claim(tx, self.owner, seconds, room))
+        except CommitUnknown:
+            self._suspect_ghosts = True
+            raise
+
+    def _start(self, leases: Sequence[Lease]) -> None:
+        sent_at = boottime()
+        holds = [self._hold(lease, sent_at) for lease in leases if self._is_startable(lease)]
+        self._keeper.add(holds)
+        for hold in holds:
+            self._running[hold.lease.held] = hold
+        ready = self._begun(holds)
+        on_loop = []
+        for hold in ready:
+            spec = None if hold.lease.tool == PLAN else self.program.tools.get(hold.lease.tool)
+            attempt = Attempt(self.program, self.owner, hold, self._state)
+            if spec is not None and spec.isolation == "async":
+                on_loop.append((attempt, spec))
+            else:
+                self._threads.run(lambda attempt=attempt, spec=spec: self._run_here(attempt, spec))  # type: ignore[misc]
+        if on_loop:
+            self._loop.call(self._start_on_loop, on_loop)
+
+    def _hold(self, lease: Lease, sent_at: float) -> Hold:
+        return Hold(lease, self._leases[lease.tool], sent_at, self._keeper.changed)
+
+    def _is_startable(self, lease: Lease) -> bool:
+        """Not one that came back expired (rescue ends it), nor one that still runs here under an older token."""
+        if lease.remaining_s <= 0:
+            return False
+        twin = any(held[:2] == (lease.tenant_id, lease.job_id) for held in self._running)
+        if twin:
+            log.error("claimed a job that still runs here", extra={"job_id": lease.job_id})
+        return not twin
+
+    def _begun(self, holds: Sequence[Hold]) -> list[Hold]:
+        """The holds whose attempt may run now. Jobs of turns begin with a guarded write of their own."""
+        of_turns = [hold.lease for hold in holds if not hold.lease.is_bare]
+        if not of_turns:
+            return list(holds)
+        try:
+            begun = flow.begin(self.program, self.owner, of_turns).begun
+        except BaseException:
+            self._forget([lease.held for lease in of_turns])  # they come back as ghost claims
+            self._suspect_ghosts = True
+            raise
+        self._forget([lease.held for lease in of_turns if lease.held not in begun])
+        return [hold for hold in holds if hold.lease.is_bare or hold.lease.held in begun]
+
+    def _look_for_ghosts(self) -> None:
+        """Running rows of this owner that it never received: after a claim without an answer, and once a lease term."""
+        now = boottime()
+        term = min((lease_class.lease for lease_class in self._leases.values()), default=DEFAULT_LEASE.lease)
+        if not self._suspect_ghosts and now - self._ghosts_seen_at < term:
+            return
+        held = self.program.database.read(lambda tx: claims.held_by(tx, self.owner))
+        ghosts = [pair for pair in held if not self._keeper.knows(pair)]
+        if ghosts:
+            log.warning("%d claims were never received; giving them back", len(ghosts))
+            self._follower.add(flow.give_back(self.program, self.owner, ghosts, "ghost"))
+        self._suspect_ghosts, self._ghosts_seen_at = False, now
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def _start_on_loop(self, attempts: Sequence[tuple[Attempt, ToolSpec]]) -> None:
+        for attempt, spec in attempts:
+            held = attempt.lease.held
+            self._on_loop[held] = self._loop.loop.create_task(self._run_on_loop(attempt, spec))
+
+    async def _run_on_loop(self, attempt: Attempt, spec: ToolSpec) -> None:
+        outcome = await perform_async(attempt, spec)
+        self._finish(attempt.hold, outcome)
+
+    def _run_here(self, attempt: Attempt, spec: ToolSpec | None) -> None:
+        if spec is not None and spec.isolation == "process":
+            outcome = self._processes.perform(attempt, spec)
+        else:
+            outcome = perform(attempt, spec)
+        self._finish(attempt.hold, outcome)
+
+    def _finish(self, hold: Hold, outcome: Outcome) -> None:
+        self._finished.append((hold, outcome))
+        self._woken.set()
+
+    def _stopped(self, hold: Hold, why: Stop) -> None:
+        """The attempt must end: an async tool is cancelled, a process is killed by its thread, a thread is told."""
+        if why == "away":
+            self._maintenance.keep_quiet(hold.lease_class.heartbeat)
+            self._away.append(hold.lease.held)
+        started = self._on_loop.get(hold.lease.held)
+        if started is not None:
+            self._loop.call(started.cancel)
+        self._woken.set()
+
+    def _stop_overdue(self) -> None:
+        now = boottime()
+        for hold in list(self._running.values()):
+            if hold.lease.tool == PLAN or hold.stop is not None:
+                continue
+            spec = self.program.tools.get(hold.lease.tool)
+            idle = spec.idle_timeout_s is not None and now - hold.progressed_at > spec.idle_timeout_s
+            if (idle or now - hold.started_at > spec.timeout_s) and hold.end("timeout"):
+                self._stopped(hold, "timeout")
+
+    def _return_away(self) -> None:
+        """What still runs under our tokens after the process was away is given back, expired or not."""
+        pairs, self._away = self._away, []
+        if pairs:
+            self._follower.add(flow.give_back(self.program, self.owner, pairs, "away"))
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        ended = [self._finished.popleft() for _ in range(min(len(self._finished), MOST_CLAIMED))]
+        if not ended:
+            return
+        wanted = [Settlement(hold.lease, outcome) for hold, outcome in ended if _is_told(hold, outcome)]
+        try:
+            settled = self._settled(wanted) if wanted else flow.Settled()
+        except DatabaseError:
+            self._finished.extendleft(reversed(ended))  # still renewed; tried again when the database is back
+            raise
+        self._forget([hold.lease.held for hold, _ in ended])
+        self._follower.add(settled)
+        self.program.database.wakeup.changed()
+        for held in settled.rejected:
+            log.warning("result_rejected", extra={"job_id": held.job_id, "fencing_token": held.fencing_token})
+
+    def _settled(self, wanted: Sequence[Settlement]) -> flow.Settled:
+        try:
+            return flow.settle(self.program, self.owner, wanted, self._claiming)
+        except DatabaseError:
+            raise
+        except Exception:  # one result that cannot be written must not take its neighbours down
+            log.exception("settlement failed; settling one by one")
+        settled = flow.Settled()
+        for each in wanted:
+            settled.add(self._settled_alone(each))
+        return settled
+
+    def _settled_alone(self, each: Settlement) -> flow.Settled:
+        try:
+            return flow.settle(self.program, self.owner, [each])
+        except DatabaseError:
+            raise
+        except Exception:
+            log.exception("settlement failed", extra={"job_id": each.lease.job_id})
+            constant = Failed("settlement_failed", "the result could not be recorded", "terminal")
+            return flow.settle(self.program, self.owner, [Settlement(each.lease, constant)])
+
+    def _forget(self, pairs: Iterable[Held]) -> None:
+        listed = list(pairs)
+        self._keeper.remove(listed)
+        for pair in listed:
+            self._running.pop(pair, None)
+            self._on_loop.pop(pair, None)
+
+
+def _is_told(hold: Hold, outcome: Outcome) -> bool:
+    """An attempt that lost its lease and was stopped has nothing to say; one that finished late is put on record."""
+    return hold.stop not in ("lost", "away") or isinstance(outcome, (Completed, Planned))
+
+
+def _lease_classes(program: Program, only: Iterable[str] | None, without: Iterable[str]) -> dict[str, LeaseClass]:
+    """The lease class of every name that the worker claims under. SettingsError, NotFound."""
+    offered = {name: program.tools.get(name).lease for name in program.tools.names()}
+    chosen = set(offered) if only is None else {program.tools.get(name).name for name in only}
+    left_out = {program.tools.get(name).name for name in without}
+    classes = {
+        name: lease_class
+        for name, lease_class in offered.items()
+        if (spec := program.tools.get(name).name) in chosen and spec not in left_out
+    }
+    if only is None:
+        classes[PLAN] = DEFAULT_LEASE
+    for name, lease_class in classes.items():
+        lease_class.check(f"tool {name!r}")
+    return classes
+
+
+@contextlib.contextmanager
+def _tolerated(doing: str) -> Any:
+    """The way out of a stopping worker: what fails is logged, and the next step is taken."""
+    try:
+        yield
+    except Exception:
+        log.exception("failed while %s", doing)
