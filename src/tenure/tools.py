@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
@@ -94,10 +93,7 @@ class ToolSpec:
     def encoded(self, value: Any) -> str:
         """The result as strict JSON text. ResultNotSerializable says where it does not fit."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                plain = self.result.dump_python(value, mode="json", warnings="error")
-            return canon.encode(plain)
+            return canon.encode(self.result.dump_python(value, mode="json", warnings="error"))
         except ResultNotSerializable:
             raise
         except Exception as error:  # noqa: BLE001  (whatever a user's serializer raises)

@@ -9,7 +9,9 @@ import pytest
 
 from tenure import flow
 from tenure.errors import RetryableError, TerminalError
-from tenure.planner import Final, From, Recipe, Step, Steps, TurnView
+from tenure.planner import Final, From, Step, Steps, TurnView
+from tenure.records import RowKey
+from tenure.store import projects
 from tenure.testing import VANISH
 from tests.flow.world import World, make
 
@@ -113,7 +115,7 @@ def test_a_later_round_sees_outputs_and_may_refer_to_them(world: World) -> None:
             return Steps(Step("a", "read", n=4))
         if turn.round == 2:
             return Steps(Step("b", "read", n=From("a.n")))
-        return Final([(item.name, item.status, item.output) for item in turn.items])
+        return Final([[item.name, item.status, item.output] for item in turn.items])
 
     world.planners["rounds"] = _Plain(plan)
     turn = world.submit(command="rounds")
@@ -187,7 +189,7 @@ def test_a_planner_that_raises_fails_the_turn_when_it_is_asked_no_more(
     turn = world.submit(command="x")
     for _ in range(4):
         world.worker.drain()
-        world.clock.advance("1h")
+        world.clock.advance("1m")
     assert (world.turn(turn).status, world.turn(turn).error_code) == ("failed", code)
     assert (world.jobs(turn)[0].attempt, world.worker.ran) == (attempts, [flow.PLAN] * attempts)
     assert world.card().active_turn_id is None
@@ -245,14 +247,16 @@ def test_a_step_that_fails_for_good_fails_the_turn_and_cancels_what_has_not_star
 
 
 def test_a_planner_sees_the_settings_of_the_project_and_the_turn(world: World) -> None:
-    from tenure.records import RowKey
-    from tenure.store import projects
-
     world.submit(command="look", project_id="p", session="other")
     key = RowKey("default", "p")
     world.database.write(lambda tx: projects.set_settings(tx, key, {"language": "de"}))
     seen: list[TurnView] = []
-    world.recipe("look", lambda turn: seen.append(turn) or Final())
+
+    def look(turn: TurnView) -> Final:
+        seen.append(turn)
+        return Final()
+
+    world.recipe("look", look)
     world.submit(command="look", project_id="p", user_id="u", input=[1], profile="x")
     world.worker.drain()
     assert [view.settings for view in seen] == [{"language": "de"}] * 2
@@ -288,5 +292,3 @@ class _Plain:
     def next(self, turn: TurnView) -> Any:
         return self.fn(turn)
 
-
-assert Recipe is not _Plain

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, BinaryIO, Literal, TypeVar, Unpack, cast, overload
 
 from tenure import flow
+from tenure.app.asking import Options, agreement, bare_job, row_key, turn_request
+from tenure.app.declaring import declared
+from tenure.app.embedding import lifespan, running
 from tenure.app.handles import Job, Turn, follow
 from tenure.app.tool import Decorator, Tool
-from tenure.canon import duration
 from tenure.canon import name as checked_name
 from tenure.db.adopt import adopted
-from tenure.errors import InvalidInput, NotFound
-from tenure.flow import BareJob, Decision, Program, Request
-from tenure.leases import LeaseClass
+from tenure.errors import InvalidInput, NotFound, SettingsError
+from tenure.flow import BareJob, Decision, Program
 from tenure.planner import Final, Planner, Recipe, Step, Steps, TurnView
 from tenure.records import DEFAULT_TENANT, Approval, Artifact, Event, RowKey, Session, SessionKey
 from tenure.runtime import Runtime
 from tenure.settings import load
-from tenure.store import approvals, events, jobs, projects, sessions, turns
+from tenure.store import approvals, artifacts, events, jobs, projects, sessions, turns
 from tenure.tools import Approval as ApprovalPolicy
-from tenure.tools import Isolation, OnRefusal, Registry, ToolSpec, declare
+from tenure.tools import Isolation, OnRefusal, Registry, ToolSpec
 from tenure.worker import Lifespan, Worker
 
 T = TypeVar("T")
-
-
-class Options(TypedDict, total=False):
-    """What `enqueue` takes beside tool and input. `delay` is a duration; `priority` is 0…10."""
-
-    idempotency_key: str | None
-    delay: str | None
-    priority: int | None
-    user_id: str | None
-    project_id: str | None
-    tenant_id: str
-    connection: Any
 
 
 class Tenure:
@@ -61,6 +51,8 @@ class Tenure:
 
     def tool(
         self,
+        bare: None = None,
+        /,
         *,
         name: str | None = None,
         mode: str = "write",
@@ -91,32 +83,12 @@ class Tenure:
         operation at a time may write. `limit`: attempts at a time in the whole database. `lease > (missed + 1) ×
         heartbeat + margin` must hold.
         """
-        lease_class = LeaseClass(
-            duration(lease, "lease"), duration(heartbeat, "heartbeat"), missed, duration(margin, "margin")
-        )
-        options: dict[str, Any] = {
-            "mode": checked_name(mode, "mode"),
-            "approval": approval,
-            "on_refusal": on_refusal,
-            "writes": writes,
-            "on_conflict": on_conflict,
-            "timeout_s": duration(timeout, "timeout"),
-            "idle_timeout_s": None if idle_timeout is None else duration(idle_timeout, "idle_timeout"),
-            "max_runtime_s": duration(max_runtime, "max_runtime"),
-            "max_attempts": max_attempts,
-            "lease": lease_class,
-            "isolation": isolation,
-            "limit": limit,
-            "limit_per_user": limit_per_user,
-            "priority": priority,
-            "provider": provider,
-            "model": model,
-            "aliases": tuple(aliases),
-            "example": example,
-        }
+        options = {option: value for option, value in locals().items() if option not in ("self", "bare")}
+        if bare is not None:
+            raise SettingsError("write @app.tool() with its parentheses")
 
         def register(fn: Callable[..., Any]) -> Tool[..., Any]:
-            spec = declare(fn, name=name, **options)
+            spec = declared(fn, options)
             self._tools.add(spec)
             return Tool(self, spec)
 
@@ -127,6 +99,8 @@ class Tenure:
 
         def register(fn: Callable[[TurnView], Steps | Final]) -> Recipe:
             recipe = Recipe(checked_name(command, "command"), fn)
+            if recipe.name in self._planners:
+                raise SettingsError(f"command {recipe.name!r} has two recipes")
             self._planners[recipe.name] = recipe
             return recipe
 
@@ -145,7 +119,7 @@ class Tenure:
         InvalidInput, NeedsTurn, IdempotencyConflict, UnsafeConnection, NotImmediate.
         """
         connection = options.pop("connection", None)
-        request = _bare(tool if isinstance(tool, str) else tool.name, input, options)
+        request = bare_job(tool if isinstance(tool, str) else tool.name, input, options)
         if connection is None:
             row, replayed = flow.enqueue(self.program, request)
         else:
@@ -190,28 +164,16 @@ class Tenure:
 
         InvalidInput, SessionBusy (with `on_busy="reject"`), IdempotencyConflict; nothing is written then.
         """
-        if on_busy not in ("reject", "queue"):
-            raise InvalidInput(f"on_busy is 'reject' or 'queue', not {on_busy!r}", field="on_busy")
-        if (command is None) == (steps is None):
-            raise InvalidInput("a turn has either a command or steps", field="command")
-        if command is not None and command not in self._planners:
-            known = ", ".join(sorted(self._planners)) or "none"
-            raise InvalidInput(f"no recipe for command {command!r}; known: {known}", field="command")
-        plan = None
-        if steps is not None:
-            plan = [step.stored() if isinstance(step, Step) else dict(step) for step in steps]
-        request = Request(
-            session_id=session_id,
-            input=input,
-            tenant_id=checked_name(tenant_id, "tenant_id"),
-            command=command,
-            profile=profile,
-            steps=plan,
-            project_id=_optional_name(project_id, "project_id"),
-            user_id=_optional_name(user_id, "user_id"),
-            idempotency_key=idempotency_key,
-            on_busy=on_busy,
-        )
+        fields = {
+            "session_id": session_id,
+            "profile": profile,
+            "project_id": project_id,
+            "user_id": user_id,
+            "tenant_id": tenant_id,
+            "idempotency_key": idempotency_key,
+            "on_busy": on_busy,
+        }
+        request = turn_request(input, steps=steps, command=command, commands=self._planners, fields=fields)
         row, replayed = flow.submit(self.program, request)
         return Turn(self.program, row, replayed=replayed)
 
@@ -227,29 +189,18 @@ class Tenure:
         *,
         by: str,
         scope: Mapping[str, Any] | None = None,
-        expires: str | None = None,
+        expires: str | datetime | None = None,
         uses: int | None = None,
         reason: str | None = None,
         source: str | None = None,
         tenant_id: str = DEFAULT_TENANT,
     ) -> Approval:
-        """A person agrees: once, or for a `scope` of arguments for `expires` and `uses`.
-
-        NotFound, AlreadyDecided, ApprovalExpired.
+        """A person agrees: once, or for a `scope` of arguments until `expires` (a duration, or an instant with its
+        offset) and for so many `uses`. NotFound, AlreadyDecided, ApprovalExpired, InvalidInput.
         """
-        return self._decide(
-            Decision(
-                approval_id=approval_id,
-                approve=True,
-                by=by,
-                tenant_id=tenant_id,
-                source=source,
-                reason=reason,
-                scope=None if scope is None else dict(scope),
-                scope_s=None if expires is None else duration(expires, "expires"),
-                uses=uses,
-            )
-        )
+        key = row_key(tenant_id, approval_id, "approval")
+        given = {"by": by, "reason": reason, "source": source}
+        return self._decide(agreement(key, scope=scope, expires=expires, uses=uses, **given))
 
     def deny(
         self,
@@ -261,8 +212,9 @@ class Tenure:
         tenant_id: str = DEFAULT_TENANT,
     ) -> Approval:
         """A person refuses. NotFound, AlreadyDecided, ApprovalExpired."""
+        key = row_key(tenant_id, approval_id, "approval")
         return self._decide(
-            Decision(approval_id=approval_id, approve=False, by=by, tenant_id=tenant_id, source=source, reason=reason)
+            Decision(approval_id=key.id, approve=False, by=by, tenant_id=tenant_id, source=source, reason=reason)
         )
 
     def _decide(self, decision: Decision) -> Approval:
@@ -277,7 +229,7 @@ class Tenure:
 
     def cancel(self, id: str, *, by: str = "user", tenant_id: str = DEFAULT_TENANT) -> None:
         """Cancels a job or a turn. NotFound, StateConflict."""
-        key = RowKey(tenant_id, id)
+        key = row_key(tenant_id, id, "job or turn")
         is_job = self.program.database.read(lambda tx: jobs.get(tx, key)) is not None
         settled = (flow.cancel_job if is_job else flow.cancel_turn)(self.program, key, by)
         flow.follow(self.program, settled)
@@ -290,14 +242,14 @@ class Tenure:
 
     def job(self, job_id: str, *, tenant_id: str = DEFAULT_TENANT) -> Job[Any]:
         """A job by its id. NotFound."""
-        row = self.program.database.read(lambda tx: jobs.get(tx, RowKey(tenant_id, job_id)))
+        row = self.program.database.read(lambda tx: jobs.get(tx, row_key(tenant_id, job_id, "job")))
         if row is None:
             raise NotFound(f"no job {job_id!r}")
         return Job(self.program, row, self._tools.get(row.tool) if row.tool in self._tools else None)
 
     def turn(self, turn_id: str, *, tenant_id: str = DEFAULT_TENANT) -> Turn:
         """A turn by its id. NotFound."""
-        row = self.program.database.read(lambda tx: turns.get(tx, RowKey(tenant_id, turn_id)))
+        row = self.program.database.read(lambda tx: turns.get(tx, row_key(tenant_id, turn_id, "turn")))
         if row is None:
             raise NotFound(f"no turn {turn_id!r}")
         return Turn(self.program, row)
@@ -357,13 +309,17 @@ class Tenure:
             self.program, name, source, media_type, tenant_id=tenant_id, project_id=project_id, user_id=user_id
         )
 
+    def artifacts(self, of: str, *, tenant_id: str = DEFAULT_TENANT) -> list[Artifact]:
+        """What a turn or a job published, by its id, oldest first."""
+        key = row_key(tenant_id, of, "turn or job")
+        return self.program.database.read(lambda tx: artifacts.of_turn(tx, key) or artifacts.of_job(tx, key))
+
     def artifact_path(self, artifact: Artifact) -> Path:
         """Where an artifact's file is. NotFound."""
         return self.program.runtime.files.path(artifact.location)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
     def worker(
         self,
         *,
@@ -372,14 +328,9 @@ class Tenure:
         only: Sequence[str] | None = None,
         without: Sequence[str] = (),
         grace: str = "30s",
-    ) -> Iterator[Worker]:
+    ) -> AbstractContextManager[Worker]:
         """A worker in this process for the body; leaving releases what it still holds."""
-        worker = self.new_worker(name=name, slots=slots, only=only, without=without)
-        worker.start()
-        try:
-            yield worker
-        finally:
-            worker.stop(duration(grace, "grace"))
+        return running(self.new_worker(name=name, slots=slots, only=only, without=without), grace)
 
     def new_worker(
         self,
@@ -395,18 +346,7 @@ class Tenure:
     def lifespan(self, *, worker: bool = False, grace: str = "10s") -> Callable[[Any], Any]:
         """A lifespan for a web framework: `FastAPI(lifespan=app.lifespan(worker=True))` runs a worker beside it."""
 
-        @contextlib.asynccontextmanager
-        async def manage(_: Any) -> AsyncIterator[None]:
-            running = self.new_worker(name="embedded") if worker else None
-            if running is not None:
-                await asyncio.to_thread(running.start)
-            try:
-                yield
-            finally:
-                if running is not None:
-                    await asyncio.to_thread(running.stop, duration(grace, "grace"))
-
-        return manage
+        return lifespan((lambda: self.new_worker(name="embedded")) if worker else None, grace)
 
     def connection(self) -> Any:
         """A connection of the right build to the app's database, for `enqueue(…, connection=…)`: a SQLAlchemy
@@ -416,26 +356,3 @@ class Tenure:
     def close(self) -> None:
         """Closes every connection; the next use opens anew."""
         self.program.runtime.close()
-
-
-def _bare(tool: str, arguments: Mapping[str, Any], options: Options) -> BareJob:
-    unknown = set(options) - set(Options.__annotations__)
-    if unknown:
-        raise TypeError(f"enqueue() has no argument {min(unknown)!r}")
-    delay, priority = options.get("delay"), options.get("priority")
-    if priority is not None and not 0 <= priority <= 10:
-        raise InvalidInput(f"priority {priority} is not within 0…10", field="priority")
-    return BareJob(
-        tool=tool,
-        arguments=arguments,
-        tenant_id=checked_name(options.get("tenant_id", DEFAULT_TENANT), "tenant_id"),
-        project_id=_optional_name(options.get("project_id"), "project_id"),
-        user_id=_optional_name(options.get("user_id"), "user_id"),
-        idempotency_key=options.get("idempotency_key"),
-        delay_s=None if delay is None else duration(delay, "delay"),
-        priority=priority,
-    )
-
-
-def _optional_name(value: str | None, field: str) -> str | None:
-    return None if value is None else checked_name(value, field)

@@ -23,6 +23,7 @@ from tenure.records import Artifact, Job, Lease, RowKey, Stage
 from tenure.store import artifacts, projects
 
 _any: TypeAdapter[Any] = TypeAdapter(Any)
+_GUARD = threading.Lock()  # one for all attempts: held for a moment, and most attempts never need it
 
 
 class Attempt:
@@ -35,7 +36,6 @@ class Attempt:
         self.state = state
         self._entered: set[StagePlace] = set()
         self._saved: dict[StagePlace, Stage] | None = None
-        self._guard = threading.Lock()
         self._settings: Mapping[str, Any] | None = None
         self._database_id: str | None = None
 
@@ -53,7 +53,7 @@ class Attempt:
     def enter(self, name: str, part: str) -> StagePlace:
         """A name may be entered once an attempt."""
         place = placed(name, part)
-        with self._guard:
+        with _GUARD:
             if place in self._entered:
                 raise TerminalError(
                     f"{place} was entered twice in one attempt; tell them apart by part=", code="entered_twice"
@@ -63,7 +63,7 @@ class Attempt:
 
     def saved(self, place: StagePlace) -> Stage | None:
         """What an earlier attempt saved; all of it is read at once."""
-        with self._guard:
+        with _GUARD:
             if self._saved is None:
                 self._saved = during.saved_stages(self.program, self.lease)
             return self._saved.get(place)

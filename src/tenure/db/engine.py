@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -23,6 +24,7 @@ from tenure.db.wakeup import Wakeup
 from tenure.errors import CommitUnknown, DatabaseError, DatabaseUnavailable, MissingExtra, SettingsError
 
 T = TypeVar("T")
+log = logging.getLogger("tenure.db")
 Mode = Literal["write", "read", "single"]
 
 TRIES = 6
@@ -92,7 +94,7 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=False)  # the parent's connections stay the parent's
             self._turnstile = Turnstile()
-            self.wakeup = Wakeup(self)
+            self.wakeup = Wakeup(self, notify=self.wakeup.notify)
         self._engine = self._create()
         self._pid = os.getpid()
 
@@ -103,6 +105,8 @@ class Database:
         return engine
 
     def _create_sqlite(self) -> sa.Engine:
+        if not sqlite.wal_safe:
+            log.warning("SQLite %s is not safe in WAL mode: using a rollback journal, which is slower", sqlite.version)
         engine = sa.create_engine(
             self.url,
             module=sqlite.sqlite3,

@@ -9,6 +9,7 @@ from typing import Any
 from tenure import canon
 from tenure.db.tx import Tx
 from tenure.errors import IdempotencyConflict, InputTooLarge, InvalidInput, NeedsTurn
+from tenure.flow.admit import admit
 from tenure.flow.program import Program
 from tenure.records import DEFAULT_TENANT, Job, NewJob, RowKey
 from tenure.store import jobs, keys
@@ -44,7 +45,9 @@ def enqueue(program: Program, request: BareJob) -> tuple[Job, bool]:
         tx.wake()
         return insert(tx, new)
 
-    return program.database.write(body, lookup=True)
+    made = program.database.write(body, lookup=True)
+    admit(program, places)
+    return made
 
 
 def enqueue_on(program: Program, tx: Tx, request: BareJob) -> tuple[Job, bool]:

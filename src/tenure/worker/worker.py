@@ -197,9 +197,10 @@ class Worker:
         if room < 1:
             self._hint_others()
             return False
+        sent_at = boottime()
         claimed = self._claim(room)
         if claimed:
-            self._start(claimed)
+            self._start(claimed, sent_at)
         self._hint_others()
         return len(claimed) == room
 
@@ -220,9 +221,9 @@ class Worker:
             self._suspect_ghosts = True
             raise
 
-    def _start(self, leases: Sequence[Lease]) -> None:
-        sent_at = boottime()
-        holds = [self._hold(lease, sent_at) for lease in leases if self._is_startable(lease)]
+    def _start(self, leases: Sequence[Lease], sent_at: float) -> None:
+        here = {held[:2] for held in self._running}
+        holds = [self._hold(lease, sent_at) for lease in leases if _is_startable(lease, here)]
         self._keeper.add(holds)
         for hold in holds:
             self._running[hold.lease.held] = hold
@@ -240,15 +241,6 @@ class Worker:
 
     def _hold(self, lease: Lease, sent_at: float) -> Hold:
         return Hold(lease, self._leases[lease.tool], sent_at, self._keeper.changed)
-
-    def _is_startable(self, lease: Lease) -> bool:
-        """Not one that came back expired (rescue ends it), nor one that still runs here under an older token."""
-        if lease.remaining_s <= 0:
-            return False
-        twin = any(held[:2] == (lease.tenant_id, lease.job_id) for held in self._running)
-        if twin:
-            log.error("claimed a job that still runs here", extra={"job_id": lease.job_id})
-        return not twin
 
     def _begun(self, holds: Sequence[Hold]) -> list[Hold]:
         """The holds whose attempt may run now. Jobs of turns begin with a guarded write of their own."""
@@ -371,6 +363,14 @@ class Worker:
         for pair in listed:
             self._running.pop(pair, None)
             self._on_loop.pop(pair, None)
+
+
+def _is_startable(lease: Lease, here: set[tuple[str, str]]) -> bool:
+    """Not one that came back expired (rescue ends it), nor one that still runs here under an older token."""
+    if (lease.tenant_id, lease.job_id) in here:
+        log.error("claimed a job that still runs here", extra={"job_id": lease.job_id})
+        return False
+    return lease.remaining_s > 0
 
 
 def _is_told(hold: Hold, outcome: Outcome) -> bool:

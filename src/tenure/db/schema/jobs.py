@@ -70,7 +70,8 @@ background_jobs = table(
     check(
         "leased_when_running",
         "(status = 'running') = (lease_expires_at IS NOT NULL) AND (status <> 'running' OR "
-        "(lease_owner IS NOT NULL AND fencing_token >= 1 AND coalesce(lease_s, 0) > 0 AND first_claimed_at IS NOT NULL))",
+        "(lease_owner IS NOT NULL AND fencing_token >= 1 AND coalesce(lease_s, 0) > 0 "
+        "AND first_claimed_at IS NOT NULL))",
     ),
     check("owner_with_token", "(lease_owner IS NULL) = (fencing_token IS NULL)"),
     check("blocked_when_queued", "blocked_by IS NULL OR status = 'queued'"),
