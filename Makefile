@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/tenure demo $(FILE) --yes $(ARGS)
+	$(BIN)/tenure demo $(if $(FILE),"$(FILE)") --yes $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/pytest tests --ignore=tests/faults --ignore=tests/system -n 2 --session-timeout=900 $(ARGS)

@@ -22,7 +22,6 @@ from tenure.db.tx import Tx
 from tenure.records import (
     DEFAULT_TENANT,
     Approval,
-    Event,
     Grant,
     Held,
     HeldKey,

@@ -6,6 +6,7 @@ The file is TOML, named by `TENURE_SETTINGS`; the environment's names are `TENUR
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,6 +17,8 @@ from tenure.canon import duration
 from tenure.errors import InvalidInput, SettingsError
 
 PREFIX = "TENURE_"
+IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+MOST = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +76,19 @@ def _value(name: str, field: str, value: Any, source: str) -> Any:
     kind = type(getattr(Settings(), field))
     try:
         if field.endswith("_s"):
-            return duration(value, name)
+            return _lasting(value, name)
         if kind is bool:
             return _boolean(value)
-        return _positive(value) if kind is int else str(value)
+        return _positive(value) if kind is int else _text(value, name)
     except (InvalidInput, ValueError) as error:
-        raise SettingsError(f"{source}: {name}: {error}") from None
+        raise SettingsError(f"{source}: {name}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def _lasting(value: Any, name: str) -> float:
+    seconds = duration(value, name)
+    if seconds == 0:
+        raise ValueError("must be more than nothing")
+    return seconds
 
 
 def _boolean(value: Any) -> bool:
@@ -89,7 +99,17 @@ def _boolean(value: Any) -> bool:
 
 
 def _positive(value: Any) -> int:
+    if isinstance(value, (bool, float)) or not str(value).strip().isascii() or not str(value).strip().isdigit():
+        raise ValueError(f"{value!r} is not a whole number")
     number = int(value)
-    if number < 1:
-        raise ValueError(f"{number} must be at least 1")
+    if not 1 <= number <= MOST:
+        raise ValueError(f"{number} is not within 1…{MOST:,}")
     return number
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a text")
+    if name == "schema" and not IDENTIFIER.fullmatch(value):
+        raise ValueError(f"{value!r} is not a name of a-z 0-9 _ with at most 50 characters")
+    return value.strip()

@@ -68,26 +68,45 @@ class ToolSpec:
     def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as strict JSON values, exactly as they will be stored and run. InvalidInput names the first
         field that does not fit."""
-        given = {name: _plain(value) for name, value in arguments.items()}
+        if not isinstance(arguments, Mapping):
+            raise InvalidInput(f"{self.name}: expected arguments by name, got {type(arguments).__name__}", "input")
+        model = self._model({name: _plain(value) for name, value in arguments.items()})
+        for name in model.model_fields_set:
+            _refuse_bytes(getattr(model, name), f"{self.name}: {name}", name)
         try:
-            dumped = self.arguments.model_validate(given).model_dump(mode="json", warnings="error")
+            dumped = model.model_dump(mode="json", warnings="error", round_trip=True)
             canon.encode(dumped)
+        except ResultNotSerializable as error:
+            where = str(error.detail.get("path", "$")).removeprefix("$").lstrip(".") or "input"
+            raise InvalidInput(f"{self.name}: {str(error).removeprefix('$.')}", field=where) from None
+        except (PydanticSerializationError, ValueError) as error:
+            raise InvalidInput(f"{self.name}: {error}", field="input") from None
+        self._compare(model, dumped)
+        return dumped
+
+    def _compare(self, model: pydantic.BaseModel, dumped: dict[str, Any]) -> None:
+        """What will run is what was given: a value that its stored form does not bring back is refused, such as a
+        date where no hint says so, or a secret that serializes as asterisks."""
+        again = self._model(dumped)
+        for name in type(model).model_fields:
+            given = getattr(model, name)
+            if given != getattr(again, name):
+                kind = type(given).__name__
+                text = f"{self.name}: {name}: this {kind} does not come back from JSON as it was given"
+                raise InvalidInput(f"{text}: give the parameter a type hint, or pass JSON values", field=name)
+
+    def _model(self, values: Mapping[str, Any]) -> pydantic.BaseModel:
+        try:
+            return self.arguments.model_validate(dict(values))
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(f"{self.name}: {where}: {first['msg']}", field=where) from None
-        except (PydanticSerializationError, ResultNotSerializable, ValueError) as error:
-            raise InvalidInput(f"{self.name}: {error}", field="input") from None
-        return dumped
+            text = "no such parameter" if first["type"] == "extra_forbidden" else first["msg"]
+            raise InvalidInput(f"{self.name}: {where}: {text}", field=where) from None
 
     def bound(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments of the function from a stored input, as its hints type them. InvalidInput as above."""
-        try:
-            model = self.arguments.model_validate(dict(stored))
-        except pydantic.ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(f"{self.name}: {where}: {first['msg']}", field=where) from None
+        model = self._model(stored)
         return {name: getattr(model, name) for name in type(model).model_fields}
 
     def encoded(self, value: Any) -> str:
@@ -105,17 +124,43 @@ class ToolSpec:
 
 
 def _plain(value: Any) -> Any:
-    """A pydantic argument as data, so that a subclass instance passes a field of another model type too."""
-    return value.model_dump(mode="json") if isinstance(value, pydantic.BaseModel) else value
+    """Pydantic arguments as data, so that a subclass instance passes a field of another model type too.
+
+    In Python's types, not JSON's: the JSON of a secret is a mask, which must be refused and never run.
+    """
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(round_trip=True)
+    if type(value) is dict:
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if type(value) is list else value
+
+
+def _refuse_bytes(value: Any, where: str, field: str) -> None:
+    """Some bytes are text and would pass, until the first that are not."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidInput(f"{where}: bytes are not JSON: store them as an artifact and pass its id", field=field)
+    if isinstance(value, pydantic.BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for each in value:
+            _refuse_bytes(each, where, field)
 
 
 def declare(fn: Callable[..., Any], *, name: str | None = None, **options: Any) -> ToolSpec:
     """A ToolSpec from a function and its decorator's options. SettingsError or InvalidInput when it cannot run."""
-    chosen = canon.name(name or getattr(fn, "__name__", ""), "tool name")
+    chosen = canon.name(getattr(fn, "__name__", "") if name is None else name, "tool name")
     if chosen.startswith(INTERNAL):
         raise InvalidInput(f"tool name {chosen!r}: names that begin with {INTERNAL!r} are Tenure's own", field="name")
     is_async = inspect.iscoroutinefunction(fn)
-    isolation: Any = options.pop("isolation", None) or ("async" if is_async else "thread")
+    isolation: Any = options.pop("isolation", None)
+    if isolation is None:
+        isolation = "async" if is_async else "thread"
+    if isolation not in ("async", "thread", "process"):
+        raise SettingsError(f"tool {chosen!r}: isolation is 'async', 'thread' or 'process', not {isolation!r}")
+    if isolation == "process" and "<locals>" in fn.__qualname__:
+        raise SettingsError(f"tool {chosen!r}: isolation='process' needs a function at the top of a module")
     if is_async != (isolation == "async"):
         raise SettingsError(
             f"tool {chosen!r}: isolation={isolation!r} does not fit {'an async' if is_async else 'a plain'} def"
@@ -153,21 +198,50 @@ def _signature(fn: Callable[..., Any], name: str) -> tuple[str | None, type[pyda
 
 
 def _check(spec: ToolSpec) -> None:
-    spec.lease.check(f"tool {spec.name!r}")
+    try:
+        spec.lease.check("lease class")
+        _check_numbers(spec)
+        _check_words(spec)
+        _check_example(spec)
+    except (SettingsError, InvalidInput) as error:
+        raise SettingsError(f"tool {spec.name!r}: {error}") from None
+
+
+def _check_example(spec: ToolSpec) -> None:
+    if spec.example is not None:
+        try:
+            spec.validated(spec.example)
+        except InvalidInput as error:
+            raise SettingsError(f"example: {str(error).removeprefix(f'{spec.name}: ')}") from None
+
+
+def _check_numbers(spec: ToolSpec) -> None:
+    for option in ("timeout_s", "idle_timeout_s", "max_runtime_s"):
+        if getattr(spec, option) == 0:
+            raise SettingsError(f"{option.removesuffix('_s')} must be more than nothing")
     if spec.timeout_s > spec.max_runtime_s:
-        numbers = f"timeout {spec.timeout_s:g}s <= max_runtime {spec.max_runtime_s:g}s"
-        raise SettingsError(f"tool {spec.name!r}: {numbers} does not hold")
+        raise SettingsError(f"timeout {spec.timeout_s:g}s <= max_runtime {spec.max_runtime_s:g}s does not hold")
     ranges = {"max_attempts": (1, 10_000), "priority": (0, 10), "limit": (1, 10**6), "limit_per_user": (1, 10**6)}
     for option, (low, high) in ranges.items():
         value = getattr(spec, option)
-        if value is not None and not low <= value <= high:
-            raise SettingsError(f"tool {spec.name!r}: {option}={value!r} is not within {low}…{high}")
+        is_absent = value is None and option.startswith("limit")
+        if not is_absent and not (type(value) is int and low <= value <= high):
+            raise SettingsError(f"{option}={value!r} is not a whole number within {low}…{high}")
+
+
+def _check_words(spec: ToolSpec) -> None:
     if spec.approval not in ("never", "required") and not callable(spec.approval):
-        raise SettingsError(f"tool {spec.name!r}: approval is 'never', 'required' or a function of the call")
-    if spec.on_conflict not in ("wait", "reject") or spec.on_refusal not in ("fail", "skip"):
-        raise SettingsError(f"tool {spec.name!r}: on_conflict is 'wait' or 'reject', on_refusal 'fail' or 'skip'")
+        raise SettingsError(f"approval is 'never', 'required' or a function of the call, not {spec.approval!r}")
+    if spec.on_conflict not in ("wait", "reject"):
+        raise SettingsError(f"on_conflict is 'wait' or 'reject', not {spec.on_conflict!r}")
+    if spec.on_refusal not in ("fail", "skip"):
+        raise SettingsError(f"on_refusal is 'fail' or 'skip', not {spec.on_refusal!r}")
+    for option in ("provider", "model"):
+        value = getattr(spec, option)
+        if value is not None and not (isinstance(value, str) and value.isprintable() and 1 <= len(value) <= 200):
+            raise SettingsError(f"{option}={value!r} is not a text of 1 to 200 printable characters")
     if spec.writes is not None:
-        canon.name(spec.writes, f"tool {spec.name!r}: writes")
+        canon.name(spec.writes, "writes")
 
 
 class Registry:

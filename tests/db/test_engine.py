@@ -21,7 +21,6 @@ from tenure.store import projects
 from tests import factory, proxy
 from tests.proxy import Proxy
 
-
 COMMIT = b"COMMIT\0"  # the statement, not the "READ COMMITTED" of a BEGIN
 
 
@@ -99,7 +98,9 @@ def test_a_read_writes_nothing(postgres: Database) -> None:
 )
 def test_how_each_mode_runs(postgres: Database, mode: str, isolation: str, in_transaction: bool) -> None:
     def look(tx: Tx) -> tuple[str, bool]:
-        ids = "SELECT count(DISTINCT txid) FROM (VALUES (1)) v, LATERAL (SELECT pg_current_xact_id_if_assigned()) t(txid)"
+        ids = (
+            "SELECT count(DISTINCT txid) FROM (VALUES (1)) v, LATERAL (SELECT pg_current_xact_id_if_assigned()) t(txid)"
+        )
         tx.execute(sa.text(ids))
         level = tx.execute(sa.text("SELECT current_setting('transaction_isolation')")).scalar_one()
         began = tx.execute(sa.text("SELECT now() < statement_timestamp()")).scalar_one()
@@ -134,7 +135,7 @@ def repeatable(tx: Tx) -> None:
 
 def test_a_serialization_failure_is_run_again(postgres: Database) -> None:
     postgres.write(Body())
-    runs = []
+    runs: list[None] = []
 
     def body(tx: Tx) -> None:
         runs.append(None)
@@ -150,7 +151,7 @@ def test_a_serialization_failure_is_run_again(postgres: Database) -> None:
 
 def test_a_conflict_that_never_ends_is_given_up(postgres: Database) -> None:
     postgres.write(Body())
-    runs = []
+    runs: list[None] = []
 
     def body(tx: Tx) -> None:
         runs.append(None)
@@ -209,7 +210,7 @@ def test_a_busy_database_is_tried_again(locked: tuple[Database, Any], monkeypatc
         if len(pauses) == 3:
             other.execute("COMMIT")
 
-    monkeypatch.setattr(engine.time, "sleep", pause)
+    monkeypatch.setattr("tenure.db.engine.time.sleep", pause)
     body = Body()
     assert database.write(body) == "x"
     assert len(pauses) == 3

@@ -1,15 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-from tests.flow.world import World, make
-
-
-@pytest.fixture
-def world(database_url: str) -> Iterator[World]:
-    made = make(database_url)
-    yield made
-    made.check()
-    made.program.runtime.close()
+from tests.flow.opened import flow_database as flow_database
+from tests.flow.opened import kept_databases as kept_databases
+from tests.flow.opened import world as world

@@ -115,7 +115,9 @@ def test_a_denied_step_is_skipped_where_its_tool_says_so(world: World) -> None:
     assert (world.turn(turn).status, world.turn(turn).output) == ("completed", {"c": {"n": 3}})
 
 
-@pytest.mark.parametrize(("tool", "item", "turn_status"), [("ask", "failed", "failed"), ("ask_or_skip", "skipped", "completed")])
+@pytest.mark.parametrize(
+    ("tool", "item", "turn_status"), [("ask", "failed", "failed"), ("ask_or_skip", "skipped", "completed")]
+)
 def test_a_question_that_nobody_answers_expires_by_maintenance(
     world: World, tool: str, item: str, turn_status: str
 ) -> None:
@@ -177,16 +179,14 @@ def test_who_decides_must_be_named_and_what_is_decided_must_exist(world: World) 
         flow.decide(world.program, flow.Decision(approval_id=turn.turn_id, approve=True, by="anna"))
 
 
-def test_an_answer_given_while_everything_was_down_is_found_by_maintenance(world: World, database_url: str) -> None:
+def test_an_answer_given_while_everything_was_down_is_found_by_maintenance(world: World) -> None:
     turn = asked(world, 3)
     approval = world.approval()
     flow.decide(world.program, flow.Decision(approval_id=approval.approval_id, approve=True, by="anna"))
-    world.program.runtime.close()
-    later = make(database_url)
+    later = make(world.database)
     later.clock.advance("60s")
     later.worker.drain()
     assert (later.turn(turn).status, later.calls) == ("completed", [("ask", 3)])
-    later.program.runtime.close()
 
 
 # -- what runs is what was agreed to (B02) -----------------------------------------------------------------------------
@@ -232,7 +232,9 @@ def test_a_changed_order_of_keys_is_the_same_call(world: World) -> None:
     world.change(schema.agent_plan_items, where, arguments={"b": {"y": 2, "x": 1}, "a": 1})
     world.worker.maintain()
     job = world.job_of(turn, "a")
-    world.change(schema.background_jobs, schema.background_jobs.c.job_id == job.job_id, input={"b": {"y": 2, "x": 1}, "a": 1})
+    world.change(
+        schema.background_jobs, schema.background_jobs.c.job_id == job.job_id, input={"b": {"y": 2, "x": 1}, "a": 1}
+    )
     world.worker.drain()
     assert world.turn(turn).status == "completed"
 
@@ -264,7 +266,12 @@ def test_what_was_refused_runs_as_the_same_job_when_it_is_agreed_to(world: World
     world.worker.drain()
     assert world.calls == [("ask", 6)]
     done = world.job_of(turn, "a")
-    assert (done.job_id, done.status, done.attempt, world.turn(turn).status) == (job.job_id, "completed", 1, "completed")
+    assert (done.job_id, done.status, done.attempt, world.turn(turn).status) == (
+        job.job_id,
+        "completed",
+        1,
+        "completed",
+    )
     kinds = world.kinds()
     assert kinds.count("job_reopened") == 1
     assert [kind for kind in kinds if kind in ("job_cancelled", "job_reopened", "job_completed")][1:] == [
@@ -308,7 +315,10 @@ def test_a_grant_is_tested_on_every_attempt(world: World) -> None:
     flow.revoke(world.program, RowKey(grant.tenant_id, grant.grant_id), "boris")
     world.clock.advance("2s")
     world.worker.drain()
-    assert (world.job_of(turn, "a").error_code, world.item_statuses(turn)) == ("grant_stale", {"a": "awaiting_approval"})
+    assert (world.job_of(turn, "a").error_code, world.item_statuses(turn)) == (
+        "grant_stale",
+        {"a": "awaiting_approval"},
+    )
     assert world.grants()[0].uses_left == 0  # a first attempt had begun under it
 
 
@@ -405,7 +415,9 @@ def test_a_scope_is_for_one_tool_and_mode(world: World) -> None:
     assert world.item_statuses(turn) == {"b": "awaiting_approval"}
 
 
-@pytest.mark.parametrize("scope", [{"n": 6}, {"n": {"above": 1}}, {"m": 1}, {"n": {"min": 6}}, {"n": [1, "5", 5.0]}], ids=str)
+@pytest.mark.parametrize(
+    "scope", [{"n": 6}, {"n": {"above": 1}}, {"m": 1}, {"n": {"min": 6}}, {"n": [1, "5", 5.0]}], ids=str
+)
 def test_a_scope_that_leaves_out_what_was_asked_is_refused(world: World, scope: dict[str, Any]) -> None:
     asked(world, 5)
     with pytest.raises(InvalidInput):

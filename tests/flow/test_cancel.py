@@ -58,7 +58,9 @@ def test_a_running_job_that_is_cancelled_ends_cancelled_whatever_it_does(world: 
     assert entry.result_sha256 == (sha256(DONE.output) if outcome is DONE else None)
     if turn is not None:
         events = [event.type for event in world.events() if event.job_id == job.job_id]
-        assert [kind for kind in events if kind in ("job_completed", "job_failed", "job_cancelled")] == ["job_cancelled"]
+        assert [kind for kind in events if kind in ("job_completed", "job_failed", "job_cancelled")] == [
+            "job_cancelled"
+        ]
         expected = {"optional step": ("completed", "skipped"), "step": ("failed", "failed")}[kind]
         assert (world.turn(turn).status, world.items(turn)["a"].status) == expected
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import flow
+from tenure.db.engine import Database
 from tenure.errors import RetryableError, TerminalError
 from tenure.planner import Final, From, Step, Steps, TurnView
 from tenure.records import RowKey
@@ -106,7 +107,11 @@ def test_a_name_of_an_earlier_round_is_taken_too(world: World) -> None:
     world.planners["twice"] = _Plain(lambda turn: Steps(Step("a", "read")))
     turn = world.submit(command="twice")
     world.worker.drain()
-    assert (world.turn(turn).status, world.turn(turn).error_code, world.turn(turn).round) == ("failed", "plan_invalid", 1)
+    assert (world.turn(turn).status, world.turn(turn).error_code, world.turn(turn).round) == (
+        "failed",
+        "plan_invalid",
+        1,
+    )
 
 
 def test_a_later_round_sees_outputs_and_may_refer_to_them(world: World) -> None:
@@ -138,24 +143,26 @@ def test_a_skipped_step_cannot_be_built_upon(world: World) -> None:
     assert "was skipped" in str(world.turn(turn).error_text)
 
 
-def test_rounds_are_bounded(database_url: str) -> None:
-    world = make(database_url, {"max_rounds": 3})
+def test_rounds_are_bounded(flow_database: Database) -> None:
+    world = make(flow_database, max_rounds=3)
     world.planners["more"] = _Plain(lambda turn: Steps(Step(f"a{turn.round}", "read")))
     turn = world.submit(command="more")
     world.worker.drain()
-    assert (world.turn(turn).status, world.turn(turn).error_code, world.turn(turn).round) == ("failed", "too_many_rounds", 3)
+    assert (world.turn(turn).status, world.turn(turn).error_code, world.turn(turn).round) == (
+        "failed",
+        "too_many_rounds",
+        3,
+    )
     world.check()
-    world.program.runtime.close()
 
 
-def test_steps_are_bounded_over_all_rounds(database_url: str) -> None:
-    world = make(database_url, {"max_steps": 3})
+def test_steps_are_bounded_over_all_rounds(flow_database: Database) -> None:
+    world = make(flow_database, max_steps=3)
     world.planners["more"] = _Plain(lambda turn: Steps(*(Step(f"a{turn.round}{n}", "read") for n in range(2))))
     turn = world.submit(command="more")
     world.worker.drain()
     assert (world.turn(turn).error_code, world.turn(turn).round, len(world.items(turn))) == ("too_many_steps", 1, 2)
     world.check()
-    world.program.runtime.close()
 
 
 def test_a_planner_that_may_recover_is_asked_again(world: World) -> None:
@@ -260,7 +267,13 @@ def test_a_planner_sees_the_settings_of_the_project_and_the_turn(world: World) -
     world.submit(command="look", project_id="p", user_id="u", input=[1], profile="x")
     world.worker.drain()
     assert [view.settings for view in seen] == [{"language": "de"}] * 2
-    assert (seen[1].session_id, seen[1].input, seen[1].user_id, seen[1].profile, seen[1].round) == ("s", [1], "u", "x", 1)
+    assert (seen[1].session_id, seen[1].input, seen[1].user_id, seen[1].profile, seen[1].round) == (
+        "s",
+        [1],
+        "u",
+        "x",
+        1,
+    )
 
 
 def test_approval_functions_that_raise_or_answer_nonsense_fail_their_step(world: World) -> None:
@@ -291,4 +304,3 @@ class _Plain:
 
     def next(self, turn: TurnView) -> Any:
         return self.fn(turn)
-

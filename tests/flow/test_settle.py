@@ -12,7 +12,6 @@ from tenure import flow
 from tenure.db import schema
 from tenure.errors import CommitUnknown, RetryableError, TerminalError
 from tenure.flow import Completed, Failed, Released, Settlement
-from tenure.flow import settle as settling
 from tenure.flow.facts import sha256
 from tenure.leases import REFUND_CAP
 from tenure.planner import Step
@@ -106,9 +105,8 @@ def test_what_is_given_back_costs_no_attempt(world: World, lone: Callable[..., J
             given = flow.give_back(world.program, "w1", [lease.held], reason)
             assert given.accepted == {lease.held}
             world.follow(given)
-        again = world.job(job)
-        assert (again.status, again.attempt) == ("queued", 0)
-    assert again.refunds == 3
+        assert (world.job(job).status, world.job(job).attempt) == ("queued", 0)
+    assert world.job(job).refunds == 3
     word = "away" if reason == "away" else "released"
     assert [(entry.outcome, entry.note) for entry in world.journal(job)] == [(word, reason)] * 3
     world.worker.drain()
@@ -204,20 +202,20 @@ def test_a_row_that_cannot_be_judged_is_quarantined_and_stops_no_other(
     world.worker.on("work", VANISH).on("read", VANISH, VANISH)
     world.worker.drain()
     world.clock.advance("91s")
-    decide = settling.decide
+    decide = flow.settle.__globals__["decide"]
 
     def breaks(job: Job, *rest: Any) -> Any:
         if job.job_id == bad.job_id:
             raise ZeroDivisionError("a bad row")
         return decide(job, *rest)
 
-    monkeypatch.setattr(settling, "decide", breaks)
+    monkeypatch.setitem(flow.settle.__globals__, "decide", breaks)
     with caplog.at_level(logging.CRITICAL, "tenure.flow"):
         world.worker.maintain()
     assert (world.job(bad).status, world.job(bad).error_code) == ("failed", "quarantined")
     assert [world.job(job).status for job in (good, earlier)] == ["queued", "queued"]
     if bad.turn is not None:
-        turn = world.database.read(lambda tx: flow.turns.turns.get(tx, bad.turn))
+        turn = world.turn_of(bad)
         assert (turn.status, turn.error_code) == ("failed", "quarantined")
         assert world.card().active_turn_id is None
 
@@ -366,9 +364,7 @@ def test_jobs_that_end_together_are_judged_one_by_one(world: World) -> None:
 def test_two_that_fail_together_fail_their_turn_once(world: World) -> None:
     turn = world.planned(Step("a", "read"), Step("b", "read"), Step("c", "read").after("a"))
     leases = world.running("read")
-    settled = flow.settle(
-        world.program, "w1", [Settlement(lease, Failed("x", "x", "terminal")) for lease in leases]
-    )
+    settled = flow.settle(world.program, "w1", [Settlement(lease, Failed("x", "x", "terminal")) for lease in leases])
     world.follow(settled)
     assert world.item_statuses(turn) == {"a": "failed", "b": "failed", "c": "cancelled"}
     assert world.kinds().count("turn_failed") == 1

@@ -1,4 +1,4 @@
-"""A program with a few tools on a database whose clock the test moves, and what its rows and events must always agree on."""
+"""A program with a few tools on a database whose clock the test moves; and what rows and events must agree on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenure.db.reading import columns_of
 from tenure.db.tx import Tx
 from tenure.flow import Program, Request, Settled
 from tenure.flow.facts import sha256
-from tenure.planner import Final, From, Planner, Recipe, Step, Steps, TurnView
+from tenure.planner import Final, Planner, Recipe, Step, Steps, TurnView
 from tenure.records import (
     Approval,
     Event,
@@ -125,6 +125,11 @@ class World:
         assert found is not None
         return found
 
+    def turn_of(self, job: Job) -> Turn:
+        found = self.database.read(lambda tx: turns.get(tx, job.turn) if job.turn else None)
+        assert found is not None
+        return found
+
     def items(self, turn: Turn) -> dict[str, PlanItem]:
         return {item.name: item for item in self.database.read(lambda tx: plans.of_turn(tx, turn.key))}
 
@@ -177,8 +182,9 @@ class World:
         check_keys(self.database)
 
 
-def make(database_url: str, settings: dict[str, Any] | None = None) -> World:
-    runtime = Runtime(Settings(database_url=database_url, **(settings or {})))
+def make(database: Database, **settings: Any) -> World:
+    """A world with nothing in it but three tools."""
+    runtime = Runtime(Settings(**settings), database)
     planners: dict[str, Planner] = {}
     program = Program(runtime, Registry(), planners)
     clock = Clock(program.database)
@@ -277,6 +283,3 @@ def _all(table: sa.Table, record: type[Any], key: SessionKey) -> sa.Select[Any]:
 
 def _log(tx: Tx, key: SessionKey) -> list[Event]:
     return events.page(tx, key, limit=100_000).events
-
-
-__all__ = ["From", "Step", "World", "make"]

@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tenure.canon import uuid7
 from tenure.db.schema import background_jobs, job_attempts
@@ -89,6 +97,12 @@ class LeaseMachine(RuleBasedStateMachine):
         self.rejected: set[tuple[str, int]] = set()
         self.last_token = 0
 
+    @initialize(tools=st.text("ab", min_size=3, max_size=8), max_attempts=st.integers(1, 3), count=st.integers(0, 4))
+    def begin(self, tools: str, max_attempts: int, count: int) -> None:
+        """Each run has something to lose, whichever rules it happens to do without."""
+        self.insert(tools, max_attempts, 0, None)
+        self._claim("w1", "ab", count, received=True)
+
     # -- time and creation ---------------------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 10.0, 30.0]))
@@ -102,6 +116,9 @@ class LeaseMachine(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         due_in_s=st.sampled_from([None, None, 0.0, 10.0]),
     )
+    def create(self, tools: str, max_attempts: int, priority: int, due_in_s: float | None) -> None:
+        self.insert(tools, max_attempts, priority, due_in_s)
+
     def insert(self, tools: str, max_attempts: int, priority: int, due_in_s: float | None) -> None:
         how = {"priority": priority, "due_in_s": due_in_s}
         new = [NewJob("t", uuid7(), tool, {}, max_attempts, MAX_RUNTIME_S, **how) for tool in tools]  # type: ignore[arg-type]
@@ -184,7 +201,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @precondition(someone_believes)
     def report(self, pick: int) -> None:
         name, pairs = self._acting(pick)
-        stored = self.database.single(lambda tx: holding.report(tx, name, dict.fromkeys(pairs, {})))
+        stored = self.database.single(lambda tx: holding.report(tx, name, {pair: {} for pair in pairs}))
         assert set(stored) == self._true(name, pairs)
         for held, seq in stored.items():
             self.jobs[held.job_id].progress_seq += 1
@@ -420,12 +437,13 @@ def _plain_model(job: Modelled) -> tuple[Any, ...]:
     return (*counts, job.claim_at, job.expires, job.first_claim, job.cancel, output)
 
 
+@pytest.mark.timeout(240)
 def test_leases(frozen: Clock) -> None:
     class Bound(LeaseMachine):
         clock = frozen
 
     how = settings(
-        max_examples=100,
+        max_examples=150,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -102,7 +102,7 @@ def test_no_column_is_jsonb_and_keys_are_ordered_by_code_point(scratch_postgres:
 
 def test_the_texts_are_those_of_the_tables() -> None:
     folder = Path(migrations.__file__).parent
-    for dialect in (postgresql.psycopg.dialect(), sqlite.dialect()):
+    for dialect in (postgresql.psycopg.dialect(), sqlite.dialect()):  # type: ignore[no-untyped-call]
         text = folder.joinpath(f"0001_initial.{dialect.name}.sql").read_text("utf-8")
         assert text == freeze_schema.initial(dialect), "run tests/freeze_schema.py"
 

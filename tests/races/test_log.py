@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tenure.canon import uuid7
 from tenure.db.engine import Database
 from tenure.db.schema import agent_events
 from tenure.db.tx import Tx
@@ -113,7 +114,7 @@ def test_submits_on_one_session_do_not_deadlock(postgres: Database) -> None:
     key = factory.session(postgres).key
 
     def submit(tx: Tx) -> bool:
-        made = turns.insert(tx, turns.NewTurn("default", factory.uuid7(), "s", {}))
+        made = turns.insert(tx, turns.NewTurn("default", uuid7(), "s", {}))
         return made and bool(sessions.lock(tx, [key]))
 
     with winning(postgres, lambda tx: sessions.lock(tx, [key])) as gate:

@@ -12,6 +12,7 @@ import pytest
 
 from tenure.db.engine import Database
 from tenure.db.schema import background_jobs
+from tenure.records import RowKey
 from tenure.store import projects
 from tests import factory
 from tests import postgres as harness
@@ -35,9 +36,7 @@ def storm(database_url: str) -> list[dict[str, Any]]:
             process.wait()
 
 
-def test_each_job_runs_once_and_no_lock_error_reaches_anybody(
-    storm: list[dict[str, Any]], database: Database
-) -> None:
+def test_each_job_runs_once_and_no_lock_error_reaches_anybody(storm: list[dict[str, Any]], database: Database) -> None:
     assert [error for each in storm for error in each["errors"]] == []
     claimed = [tuple(pair) for each in storm for pair in each["claimed"]]
     inserted = [job for each in storm for job in each["inserted"]]
@@ -61,7 +60,7 @@ def test_the_keeper_goes_first(fresh_database: Any) -> None:
 
     def write(name: str, *, urgent: bool = False) -> threading.Thread:
         def body(tx: Any) -> None:
-            projects.ensure(tx, factory.RowKey("default", name))
+            projects.ensure(tx, RowKey("default", name))
             seen.append(name)
             if name == "first":
                 inside.set()

@@ -29,7 +29,12 @@ def test_a_session_is_made_once(database: Database) -> None:
     assert (row["project_id"], row["user_id"], row["agent_profile"]) == ("p", "u", "f")
     found = database.read(lambda tx: sessions.get(tx, KEY))
     assert found is not None
-    assert (found.last_event_seq, found.oldest_event_seq, found.pending_approval, found.epoch) == (0, 1, [], row["epoch"])
+    assert (found.last_event_seq, found.oldest_event_seq, found.pending_approval, found.epoch) == (
+        0,
+        1,
+        [],
+        row["epoch"],
+    )
     assert database.read(lambda tx: sessions.get(tx, SessionKey("other", "s"))) is None
 
 

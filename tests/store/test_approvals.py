@@ -32,13 +32,21 @@ def test_a_request_is_stored(database: Database, turn: Turn) -> None:
     database.write(lambda tx: approvals.insert(tx, new))
     found = database.read(lambda tx: approvals.get(tx, key(new)))
     assert found is not None
-    assert (found.items, found.tools, found.on_expiry, found.project_id, found.reason) == (items, ["a"], "skip", "p", "why")
+    assert (found.items, found.tools, found.on_expiry, found.project_id, found.reason) == (
+        items,
+        ["a"],
+        "skip",
+        "p",
+        "why",
+    )
     assert (found.status, found.decided_at) == ("pending", None)
     assert (found.expires_at - found.created_at).total_seconds() == pytest.approx(60.0, abs=0.002)
 
 
 def settle(database: Database, which: RowKey, status: ApprovalStatus, by: str = "someone") -> bool:
-    return database.write(lambda tx: approvals.settle(tx, which, status, by=by, source="api", reason="r", scope={"x": 1}))
+    return database.write(
+        lambda tx: approvals.settle(tx, which, status, by=by, source="api", reason="r", scope={"x": 1})
+    )
 
 
 SETTLED = [status for status in ApprovalStatus if status is not ApprovalStatus.PENDING]

@@ -7,8 +7,8 @@ from typing import Any
 from tenure.canon import uuid7
 from tenure.db.engine import Database
 from tenure.db.schema import job_stages, worker_heartbeats
-from tenure.records import RowKey
-from tenure.store import artifacts, stages, workers
+from tenure.records import Held, RowKey
+from tenure.store import artifacts, stages, views, workers
 from tenure.store.artifacts import NewArtifact
 from tenure.store.database import identity
 from tests import factory
@@ -85,11 +85,56 @@ def test_an_effect_belongs_to_the_token_that_started_it(database: Database) -> N
     assert finish(held, "unknown", error_code="c", error_text="t", external_id="x") is True
     assert (now().state, now().error_code, now().external_id, now().answer) == ("unknown", "c", "x", None)
     database.write(lambda tx: stages.start_effect(tx, newer, "e", "p", **{**how, "digest": "other"}))
-    assert (now().state, now().fencing_token, now().error_code, now().digest) == ("started", newer.fencing_token, None, "d")
+    assert (now().state, now().fencing_token, now().error_code, now().digest) == (
+        "started",
+        newer.fencing_token,
+        None,
+        "d",
+    )
     assert finish(held, "done", answer="1") is False
     assert finish(newer, "done", answer='{"b":1.0,"a":2}') is True
     assert (now().state, list(now().answer)) == ("done", ["b", "a"])
     assert database.read(lambda tx: stages.effect(tx, job.key, "e", "")) is None
+
+
+def test_an_effect_in_doubt_is_adopted_by_a_newer_token(database: Database) -> None:
+    job = factory.job(database, status="running")
+    held = factory.held(job)
+    newer = held._replace(fencing_token=held.fencing_token + 1)
+    how = {"digest": "d", "effect_key": "k", "resource": "r", "repeat": "never"}
+    for name in ("e", "other"):
+        database.write(lambda tx, name=name: stages.start_effect(tx, held, name, "", **how))  # type: ignore[misc]
+    database.write(lambda tx: stages.adopt_effect(tx, newer, "e", ""))
+    assert database.write(lambda tx: stages.finish_effect(tx, held, "e", "", "done", answer="1")) is False
+    assert database.write(lambda tx: stages.finish_effect(tx, newer, "e", "", "done", answer="1")) is True
+    assert database.write(lambda tx: stages.finish_effect(tx, held, "other", "", "done", answer="1")) is True
+
+
+def test_what_an_operator_asks_of_the_whole_database(database: Database) -> None:
+    over = factory.job(database, status="running", lease_in=-70.0, tool="b", tenant="other")
+    factory.job(database, status="running", lease_in=-50.0)
+    for tenant in ("default", "other"):
+        factory.job(database, tenant=tenant, blocked_by="limit/a", limit_key="limit/a")
+    assert database.read(lambda tx: views.abandoned(tx, 60.0)) == {over.tool: 1}
+    assert database.read(views.waiting) == {"limit/a": 2}
+    assert abs((database.read(views.database_time) - factory.job(database, claim_in=0.0).claim_at).total_seconds()) < 5
+    assert database.read(views.build).mode == ("wal" if database.is_sqlite else database.read(views.build).mode)
+
+
+def test_effects_of_unknown_outcome_whose_job_has_ended_are_in_review(database: Database) -> None:
+    how = {"digest": "d", "effect_key": "k", "resource": "r", "repeat": "never"}
+    made = {status: factory.job(database, status=status) for status in ("running", "failed", "cancelled", "completed")}
+    for job in made.values():
+        held = factory.held(job)
+        for name in ("started", "unknown", "done", "not_done"):
+            database.write(lambda tx, held=held, name=name: stages.start_effect(tx, held, name, "", **how))  # type: ignore[misc]
+            if name != "started":
+                database.write(lambda tx, held=held, name=name: stages.finish_effect(tx, held, name, "", name))  # type: ignore[misc]
+        database.write(lambda tx, held=held: stages.save(tx, held, "stage", "", "d", "1"))  # type: ignore[misc]
+    found = {(stage.job_id, stage.name) for stage in database.read(lambda tx: views.in_review(tx, 50))}
+    ended = [made[status].job_id for status in ("failed", "cancelled", "completed")]
+    assert found == {(job_id, name) for job_id in ended for name in ("started", "unknown")}
+    assert len(database.read(lambda tx: views.in_review(tx, 2))) == 2
 
 
 def test_a_stage_is_no_effect(database: Database) -> None:

@@ -14,7 +14,6 @@ from tenure.db import schema
 from tenure.db.clock import now
 from tenure.db.engine import Database
 from tenure.db.schema import (
-    agent_events,
     api_keys,
     conversation_messages,
     event_cursors,
@@ -30,6 +29,10 @@ Base = Callable[[Database], Any]
 
 def _turn(database: Database, **columns: Any) -> Any:
     return factory.turn(database, factory.session(database).key, **columns)
+
+
+def _completed_turn(database: Database) -> Any:
+    return _turn(database, status="completed")
 
 
 def _approval(database: Database, **columns: Any) -> Any:
@@ -76,9 +79,7 @@ def _event(database: Database) -> None:
 
 def _cursor(database: Database) -> None:
     session = factory.session(database)
-    _insert(
-        database, event_cursors, session_id="s", consumer="c", epoch=session.epoch, event_seq=0, updated_at=now()
-    )
+    _insert(database, event_cursors, session_id="s", consumer="c", epoch=session.epoch, event_seq=0, updated_at=now())
 
 
 def _message(database: Database) -> None:
@@ -136,9 +137,9 @@ ATTEMPTS: dict[str, list[tuple[Base, str]]] = {
         (_turn, "finished_at = created_at"),
     ],
     "agent_turns.started_when_open": [
-        (lambda database: _turn(database, status=status), "started_at = NULL")
-        for status in ("planning", "awaiting_approval", "running", "completed")
-    ],
+        (_turn, f"started_at = NULL, status = '{status}'") for status in ("planning", "awaiting_approval", "running")
+    ]
+    + [(_completed_turn, "started_at = NULL")],
     "agent_turns.failed_with_code": [
         (_turn, "status = 'failed', finished_at = created_at"),
         (_turn, "error_code = 'c'"),

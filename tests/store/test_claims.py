@@ -45,14 +45,14 @@ def _level(database: Database, same: list[str]) -> None:
 
 
 def test_a_batch_takes_the_oldest_of_all_tools(database: Database) -> None:
-    made = [factory.job(database, tool="ab"[n % 2], claim_in=-20.0 + n).job_id for n in range(6)]
-    assert ids(claim(database, 4, a=60.0, b=60.0)) == made[:4]
-    assert ids(claim(database, 4, a=60.0, b=60.0)) == made[4:]
+    made = [factory.job(database, tool="ab"[n % 2], claim_in=-20.0 - n).job_id for n in range(6)]
+    assert ids(claim(database, 4, a=60.0, b=60.0)) == made[:1:-1]
+    assert ids(claim(database, 4, a=60.0, b=60.0)) == made[1::-1]
 
 
 def test_one_at_a_time_keeps_the_order_too(database: Database) -> None:
-    made = [factory.job(database, tool="ab"[n % 2], claim_in=-20.0 + n).job_id for n in range(4)]
-    assert [ids(claim(database, 1, a=60.0, b=60.0)) for _ in range(5)] == [*([job] for job in made), []]
+    made = [factory.job(database, tool="ab"[n % 2], claim_in=-20.0 - n).job_id for n in range(4)]
+    assert [ids(claim(database, 1, a=60.0, b=60.0)) for _ in range(5)] == [*([job] for job in made[::-1]), []]
 
 
 def test_a_batch_larger_than_the_backlog_takes_the_backlog(database: Database) -> None:
@@ -164,12 +164,15 @@ def test_tokens_grow_and_never_repeat(database: Database) -> None:
         tokens = sorted(lease.fencing_token for lease in leases)
         assert not drawn or tokens[0] > max(drawn)
         drawn += tokens
-        again = background_jobs.c
-        back = {"status": "queued", "lease_expires_at": None, "attempt": 0}
-        half = [lease.job_id for lease in leases[::2]]
-        database.write(lambda tx, half=half: tx.execute(background_jobs.update().where(again.job_id.in_(half)).values(back)))  # type: ignore[misc]
+        _queue_again(database, [lease.job_id for lease in leases[::2]])
     assert len(drawn) == len(set(drawn))
     assert len(drawn) >= 30
+
+
+def _queue_again(database: Database, job_ids: list[str]) -> None:
+    back = {"status": "queued", "lease_expires_at": None, "attempt": 0}
+    update = background_jobs.update().where(background_jobs.c.job_id.in_(job_ids)).values(back)
+    database.write(lambda tx: tx.execute(update))
 
 
 def test_a_claim_writes_job_rows_only(database: Database) -> None:
@@ -212,11 +215,11 @@ def test_priority_moves_forward_only_what_is_due_at_creation(
 
 
 def test_a_priority_overtakes_what_became_due_that_much_earlier_and_no_more(database: Database) -> None:
-    old = factory.job(database, claim_in=-130.0)
     recent = factory.job(database, claim_in=-110.0)
+    old = factory.job(database, claim_in=-130.0)
     urgent = new(priority=2)
     database.write(lambda tx: jobs.insert(tx, [urgent]))
-    assert ids(claim(database)) == [old.job_id, urgent.job_id, recent.job_id]
+    assert [ids(claim(database, 1)) for _ in range(3)] == [[old.job_id], [urgent.job_id], [recent.job_id]]
 
 
 # -- what an owner holds -----------------------------------------------------------------------------------------------

@@ -128,6 +128,19 @@ def test_unwritten_events_cannot_be_committed(database: Database) -> None:
     assert factory.job_now(database, job.key) == job
 
 
+def test_a_change_is_not_committed_without_its_event(database: Database) -> None:
+    """Here the event cannot be written at all, because there is no such session."""
+    job = factory.job(database)
+
+    def body(tx: Tx) -> None:
+        factory_update(tx, job.job_id)
+        events.record(tx, NewEvent(SessionKey("default", "unknown"), "progress"))
+
+    with pytest.raises(KeyError):
+        database.write(body)
+    assert factory.job_now(database, job.key) == job
+
+
 def test_an_autocommit_connection_records_nothing(postgres: Database) -> None:
     session = factory.session(postgres).key
     with pytest.raises(RuntimeError, match="use a transaction"):

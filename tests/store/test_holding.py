@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenure.db.engine import Database
@@ -49,7 +51,7 @@ def test_after_max_runtime_renewal_ends_nothing_and_helps_nothing(clock: Clock) 
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_renewal_brings_cancel_requests(database: Database, asked: bool) -> None:
-    columns = {"cancel_requested_in": 0.0, "cancel_requested_by": "someone"} if asked else {}
+    columns: dict[str, Any] = {"cancel_requested_in": 0.0, "cancel_requested_by": "someone"} if asked else {}
     held = factory.held(factory.job(database, status="running", **columns))
     assert renew(database, held).cancel_requested is asked
     [read] = database.read(lambda tx: holding.still_held(tx, OWNER, [held]))

@@ -83,7 +83,9 @@ HOLDERS: dict[str, tuple[dict[str, Any], bool, bool]] = {
 @pytest.mark.parametrize("how", HOLDERS)
 def test_who_holds_what(database: Database, how: str) -> None:
     columns, limits, slot = HOLDERS[how]
-    made = {name: factory.key(database, name, places=5, tenant="t" if name == SLOT else "*") for name in (LIMIT, USER, SLOT)}
+    made = {
+        name: factory.key(database, name, places=5, tenant="t" if name == SLOT else "*") for name in (LIMIT, USER, SLOT)
+    }
     job = factory.job(database, tenant="t", limit_key=LIMIT, user_limit_key=USER, slot_key=SLOT, **columns)
     expected = {LIMIT: 5 - limits, USER: 5 - limits, SLOT: 5 - slot}
     assert {name: room(database, key) for name, key in made.items()} == expected

@@ -28,7 +28,7 @@ def _still_held(database: Database, owner: str, pairs: Pairs) -> Collection[Held
 
 
 def _report(database: Database, owner: str, pairs: Pairs) -> Collection[Held]:
-    return database.single(lambda tx: holding.report(tx, owner, dict.fromkeys(pairs, {"done": 1})))
+    return database.single(lambda tx: holding.report(tx, owner, {pair: {"done": 1} for pair in pairs}))
 
 
 def _begin(database: Database, owner: str, pairs: Pairs) -> Collection[Held]:
@@ -117,9 +117,7 @@ def _running(wrong: Wrong) -> Wrong:
 def test_each_row_of_a_batch_has_its_own_verdict(database: Database, verb: str) -> None:
     """Every wrong at once between two right ones: the right ones move, nothing else does."""
     right = [factory.held(factory.job(database, status="running")) for _ in range(2)]
-    wrong = [
-        _named(database, each if "status" in each.job else _running(each)) for each in WRONGS.values()
-    ]
+    wrong = [_named(database, each if "status" in each.job else _running(each)) for each in WRONGS.values()]
     before = {row["job_id"]: row for row in factory.rows(database, background_jobs)}
     moved = VERBS[verb](database, factory.OWNER, [right[0], *wrong, right[1]])
     assert set(moved) == set(right)

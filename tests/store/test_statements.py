@@ -11,7 +11,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from tenure.store import (
     artifacts,
     claims,
     cursors,
-    database as facts,
     endings,
     events,
     holding,
@@ -42,7 +41,11 @@ from tenure.store import (
     sessions,
     stages,
     turns,
+    views,
     workers,
+)
+from tenure.store import (
+    database as facts,
 )
 from tests import factory
 
@@ -129,6 +132,11 @@ def _start(tx: Tx, held: Held) -> None:
         stages.start_effect(tx, held, "e", "", digest="d", effect_key="k", resource="r", repeat="never")
 
 
+def _change_item(tx: Tx, key: RowKey) -> None:
+    for status in (ItemStatus.FAILED, ItemStatus.PENDING):
+        plans.change(tx, key, status)
+
+
 def _put(tx: Tx, w: World) -> None:
     for seq in range(2):
         cursors.put(tx, w.session, "c", uuid7(), seq)
@@ -213,7 +221,7 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "keys.waiting_at": lambda tx, w: [
         keys.waiting_at(tx, key, 5, lock=lock) for key in w.candidate.needs for lock in (False, True)
     ],
-    "plans.change": lambda tx, w: [plans.change(tx, w.item.key, s) for s in (ItemStatus.FAILED, ItemStatus.PENDING)],
+    "plans.change": lambda tx, w: _change_item(tx, w.item.key),
     "plans.get": lambda tx, w: plans.get(tx, w.item.key),
     "plans.insert": lambda tx, w: plans.insert(tx, [_new_item(w)]),
     "plans.of_turn": lambda tx, w: plans.of_turn(tx, w.turn.key),
@@ -228,6 +236,7 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "sessions.get": lambda tx, w: sessions.get(tx, w.session),
     "sessions.listed": lambda tx, w: sessions.listed(tx, "default", 5),
     "sessions.lock": lambda tx, w: sessions.lock(tx, [w.session]),
+    "stages.adopt_effect": lambda tx, w: stages.adopt_effect(tx, w.held, "e", ""),
     "stages.effect": lambda tx, w: stages.effect(tx, w.running.key, "e", ""),
     "stages.finish_effect": lambda tx, w: stages.finish_effect(tx, w.held, "e", "", "done", answer="1"),
     "stages.of_job": lambda tx, w: stages.of_job(tx, w.running.key),
@@ -247,6 +256,11 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "turns.stalled": lambda tx, w: turns.stalled(tx, 5),
     "turns.start": lambda tx, w: turns.start(tx, w.turn.key),
     "turns.with_live_jobs_after_end": lambda tx, w: turns.with_live_jobs_after_end(tx, 5),
+    "views.abandoned": lambda tx, w: views.abandoned(tx, 60.0),
+    "views.build": lambda tx, w: views.build(tx),
+    "views.database_time": lambda tx, w: views.database_time(tx),
+    "views.in_review": lambda tx, w: views.in_review(tx, 5),
+    "views.waiting": lambda tx, w: views.waiting(tx),
     "workers.beat": _beat,
     "workers.forget": lambda tx, w: workers.forget(tx, 60.0),
     "workers.present": lambda tx, w: workers.present(tx),
@@ -280,12 +294,14 @@ FORBIDDEN: dict[str, re.Pattern[str]] = {
     "the transaction's start, or a clock that runs within the statement": re.compile(
         r"(?<!\w)(now|clock_timestamp|transaction_timestamp|timeofday|datetime|unixepoch)\s*\("
         r"|\b(current_timestamp|localtimestamp|current_time|current_date)\b",
-        re.I,
+        re.IGNORECASE,
     ),
-    "a shifted clock": re.compile(r"test_clock|make_interval\(secs => \(?select|'now', ", re.I),
-    "state in the database session": re.compile(r"^\s*(set|reset|discard|prepare|listen)\b|temp(orary)?\s+table", re.I),
-    "an advisory lock": re.compile(r"advisory", re.I),
-    "a lock that foreign keys wait for": re.compile(r"for update\b|for share\b", re.I),
+    "a shifted clock": re.compile(r"test_clock|make_interval\(secs => \(?select|'now', ", re.IGNORECASE),
+    "state in the database session": re.compile(
+        r"^\s*(set|reset|discard|prepare|listen)\b|temp(orary)?\s+table", re.IGNORECASE
+    ),
+    "an advisory lock": re.compile(r"advisory", re.IGNORECASE),
+    "a lock that foreign keys wait for": re.compile(r"for update\b|for share\b", re.IGNORECASE),
 }
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
@@ -333,7 +349,7 @@ def test_the_patterns_find_what_they_forbid(text: str, what: str) -> None:
     assert not pattern.search("SELECT statement_timestamp() FOR NO KEY UPDATE")
 
 
-@pytest.mark.parametrize("value", [datetime.min, {"a": '[["x","2026-01-01T00:00:00Z"]]'}, (1.7e9,)])
+@pytest.mark.parametrize("value", [datetime(2026, 1, 1, tzinfo=UTC), {"a": '[["x","2026-01-01T00:00:00Z"]]'}, (1.7e9,)])
 def test_times_are_found_in_parameters(value: Any) -> None:
     assert times_in(value)
 

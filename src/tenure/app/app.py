@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, cast, overload
 
 from tenure import flow
-from tenure.app.asking import Options, agreement, bare_job, row_key, turn_request
+from tenure.app.asking import Options, TurnOptions, agreement, bare_job, row_key, turn_request
 from tenure.app.declaring import declared
 from tenure.app.embedding import lifespan, running
 from tenure.app.handles import Job, Turn, follow
 from tenure.app.tool import Decorator, Tool
 from tenure.canon import name as checked_name
 from tenure.db.adopt import adopted
-from tenure.errors import InvalidInput, NotFound, SettingsError
+from tenure.errors import NotFound, SettingsError
 from tenure.flow import BareJob, Decision, Program
 from tenure.planner import Final, Planner, Recipe, Step, Steps, TurnView
 from tenure.records import DEFAULT_TENANT, Approval, Artifact, Event, RowKey, Session, SessionKey
@@ -135,16 +135,18 @@ class Tenure:
         row, replayed = flow.enqueue(self.program, BareJob(tool=spec.name, arguments=arguments))
         return Job(self.program, row, spec, replayed=replayed)
 
-    async def aenqueue(
-        self, tool: Any, input: Mapping[str, Any], *, connection: Any = None, **options: Any
-    ) -> Job[Any]:
+    @overload
+    async def aenqueue(self, tool: Tool[..., T], input: Mapping[str, Any], **options: Unpack[Options]) -> Job[T]: ...
+    @overload
+    async def aenqueue(self, tool: str, input: Mapping[str, Any], **options: Unpack[Options]) -> Job[Any]: ...
+    async def aenqueue(self, tool: Any, input: Mapping[str, Any], **options: Unpack[Options]) -> Job[Any]:
         """As `enqueue`, from async code; `connection` may also be an AsyncConnection or AsyncSession."""
-        if connection is not None and hasattr(connection, "run_sync"):
-            made: Job[Any] = await connection.run_sync(
-                lambda sync: self.enqueue(tool, input, connection=sync, **options)
-            )
+        connection = options.get("connection")
+        if hasattr(connection, "run_sync"):
+            rest: Any = {option: value for option, value in options.items() if option != "connection"}
+            made: Job[Any] = await connection.run_sync(lambda sync: self.enqueue(tool, input, connection=sync, **rest))
             return made
-        return await asyncio.to_thread(lambda: self.enqueue(tool, input, connection=connection, **options))
+        return await asyncio.to_thread(lambda: self.enqueue(tool, input, **options))
 
     def submit(
         self,
@@ -177,7 +179,7 @@ class Tenure:
         row, replayed = flow.submit(self.program, request)
         return Turn(self.program, row, replayed=replayed)
 
-    async def asubmit(self, input: Any = None, **options: Any) -> Turn:
+    async def asubmit(self, input: Any = None, **options: Unpack[TurnOptions]) -> Turn:
         """As `submit`, from async code."""
         return await asyncio.to_thread(lambda: self.submit(input, **options))
 
@@ -330,7 +332,7 @@ class Tenure:
         grace: str = "30s",
     ) -> AbstractContextManager[Worker]:
         """A worker in this process for the body; leaving releases what it still holds."""
-        return running(self.new_worker(name=name, slots=slots, only=only, without=without), grace)
+        return running(lambda: self.new_worker(name=name, slots=slots, only=only, without=without), grace)
 
     def new_worker(
         self,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
-from tenure.canon import duration, instant
+from tenure.canon import duration, encode, instant
 from tenure.canon import name as checked_name
-from tenure.errors import InvalidInput, NotFound
+from tenure.errors import InvalidInput, NotFound, ResultNotSerializable
 from tenure.flow import BareJob, Decision, Request
 from tenure.planner import Step
 from tenure.records import DEFAULT_TENANT, RowKey
@@ -27,6 +27,20 @@ class Options(TypedDict, total=False):
     project_id: str | None
     tenant_id: str
     connection: Any
+
+
+class TurnOptions(TypedDict, total=False):
+    """What `submit` takes beside the input."""
+
+    session_id: Required[str]
+    command: str | None
+    steps: Sequence[Step | Mapping[str, Any]] | None
+    profile: str | None
+    project_id: str | None
+    user_id: str | None
+    tenant_id: str
+    idempotency_key: str | None
+    on_busy: Literal["reject", "queue"]
 
 
 def row_key(tenant_id: str, id: str, kind: str) -> RowKey:
@@ -73,6 +87,7 @@ def turn_request(
     if command is not None and command not in commands:
         known = ", ".join(sorted(commands)) or "none"
         raise InvalidInput(f"no recipe for command {command!r}; known: {known}", field="command")
+    _check_json(input)
     plan = None
     if steps is not None:
         plan = [step.stored() if isinstance(step, Step) else _as_object(step, at) for at, step in enumerate(steps)]
@@ -86,7 +101,15 @@ def turn_request(
     return Request(input=input, command=command, steps=plan, **{**fields, **checked})
 
 
-def _as_object(step: Any, at: int) -> dict[str, Any]:
+def _check_json(input: Any) -> None:
+    """An input is stored exactly, so it is JSON already."""
+    try:
+        encode(input)
+    except ResultNotSerializable as error:
+        raise InvalidInput(f"input: {error}", field="input") from None
+
+
+def _as_object(step: object, at: int) -> dict[str, Any]:
     if not isinstance(step, Mapping):
         raise InvalidInput(f"steps[{at}]: expected a Step or an object, got {type(step).__name__}", field="steps")
     return dict(step)
@@ -123,7 +146,7 @@ def _expiry(value: str | datetime | None) -> tuple[float | None, datetime | None
     """Seconds of a duration, or an instant with its offset."""
     if value is None:
         return None, None
-    if isinstance(value, datetime) or (isinstance(value, str) and "-" in value):
+    if isinstance(value, datetime) or "-" in str(value):
         return None, instant(value, "expires")
     return duration(value, "expires"), None
 
@@ -132,7 +155,7 @@ def idempotency_key(value: Any) -> str | None:
     """Any text of 1 to 200 characters. InvalidInput."""
     if value is None:
         return None
-    if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
+    if not (isinstance(value, str) and 1 <= len(value) <= 200 and value.isprintable()):
         raise InvalidInput("idempotency_key: expected 1-200 printable characters", field="idempotency_key")
     return value
 

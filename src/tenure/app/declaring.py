@@ -30,7 +30,7 @@ def declared(fn: Callable[..., Any], options: Mapping[str, Any]) -> ToolSpec:
         rest["aliases"] = _names(rest["aliases"])
     except InvalidInput as error:
         raise SettingsError(f"tool {label!r}: {error}") from None
-    return declare(fn, lease=lease, **rest, **seconds)
+    return declare(fn, **{**rest, **seconds, "lease": lease})
 
 
 def _optional(value: Any, field: str) -> float | None:
@@ -45,6 +45,7 @@ def _whole(value: Any, field: str) -> int:
 
 
 def _names(values: Any) -> tuple[str, ...]:
-    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+    is_list = isinstance(values, (list, tuple, set, frozenset))
+    if not is_list or not all(isinstance(value, str) for value in values):
         raise InvalidInput(f"aliases: expected a list of names, got {values!r}", "aliases")
     return tuple(checked_name(value, "aliases") for value in values)

@@ -12,9 +12,10 @@ from tenure.worker import Worker
 
 
 @contextlib.contextmanager
-def running(worker: Worker, grace: str) -> Iterator[Worker]:
-    """Runs the worker for the body; leaving waits `grace` for what runs and gives back the rest."""
+def running(make: Callable[[], Worker], grace: str) -> Iterator[Worker]:
+    """Runs the worker that `make` makes for the body; leaving waits `grace` for what runs and gives back the rest."""
     grace_s = duration(grace, "grace")
+    worker = make()
     worker.start()
     try:
         yield worker

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tenure import canon
 from tenure.errors import RetryableError, TerminalError
 from tenure.flow.effects import EffectEnd, EffectRequest
-from tenure.payload import classify, sanitize_text
+from tenure.payload import classify, sanitize_text, storable
 
 TEXT = 2_000
 Reconcile = Callable[["EffectCall"], Any]
@@ -74,11 +74,13 @@ class Ended:
 
 def of_answer(request: EffectRequest, call: EffectCall, answer: Any) -> Ended:
     """A JSON value or a 2xx is `done`; a 4xx that says no is `not_done`; anything else nobody knows."""
+    if isinstance(answer, NotDone):
+        return of_error(request, call, answer)
     status = getattr(answer, "status_code", None)
     if not isinstance(status, int):
         return _done(call, answer)
     if 200 <= status < 300:
-        return _done(call, answer.json() if _has_body(answer) else None)
+        return _done(call, _body(answer))
     refused = 400 <= status < 500 and status != 408 and _code(answer) != "outcome_unknown"
     error = _status_error(status, getattr(answer, "headers", {}))
     return _not_done(call, error) if refused else _unknown(request, call, f"HTTP {status}")
@@ -121,8 +123,14 @@ def _unconnected(error: BaseException) -> bool:
     return bool(names & _UNCONNECTED) or getattr(error, "errno", None) in _UNCONNECTED_ERRNO
 
 
-def _has_body(answer: Any) -> bool:
-    return bool(getattr(answer, "content", b"{}"))
+def _body(answer: Any) -> Any:
+    """The JSON of an answer; of one that says yes in plain text, the text."""
+    if not getattr(answer, "content", b"{}"):
+        return None
+    try:
+        return answer.json()
+    except ValueError:
+        return storable(answer.text)
 
 
 def _code(answer: Any) -> str | None:

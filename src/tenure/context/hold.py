@@ -1,7 +1,8 @@
 """What a process knows of its own lease: owned, unknown or lost, on a clock that runs while the machine sleeps.
 
-`lost`: no row under the predicate, or the local deadline has passed; final. `unknown`: not lost, and a renewal sent
-after the last confirmed one failed or is overdue, or less than the margin is left. `owned`: neither.
+`lost`: no row under the predicate, the local deadline has passed, or the attempt's time is over; final. `unknown`: not
+lost, and a renewal sent after the last confirmed one failed or is overdue, or less than the margin is left. `owned`:
+neither.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tenure.records import Lease
 
 State = Literal["owned", "unknown", "lost"]
 Stop = Literal["cancel", "timeout", "lost", "away", "shutdown"]
+OVER: frozenset[Stop | None] = frozenset({"timeout", "lost", "away", "shutdown"})
 
 if sys.platform == "linux":
 
@@ -68,7 +70,7 @@ class Hold:
     def state(self) -> State:
         """The state now."""
         now = boottime()
-        if self.stop in ("lost", "away") or self.released or now >= self.deadline:
+        if self.stop in OVER or self.released or now >= self.deadline:
             return "lost"
         overdue = now > self.next_due + self.lease_class.margin
         if self.failed_try or overdue or self.deadline - now < self.lease_class.margin:
@@ -76,11 +78,13 @@ class Hold:
         return "owned"
 
     def confirm(self, sent_at: float, remaining_s: float, cancel_requested: bool) -> None:
-        """A renewal that was sent at `sent_at` came back."""
+        """A renewal that was sent at `sent_at` came back. One that comes after the loss changes nothing."""
         with self.changed:
+            self.next_due = sent_at + self.lease_class.heartbeat
+            if self.state() == "lost":
+                return
             self.confirmed_at = sent_at
             self.deadline = max(self.deadline, sent_at + remaining_s)
-            self.next_due = sent_at + self.lease_class.heartbeat
             self.failed_try = False
             self.cancel_requested |= cancel_requested
             self.changed.notify_all()

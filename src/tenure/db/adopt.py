@@ -1,6 +1,6 @@
 """A caller's own connection as a Tx: what is written on it exists if and only if the caller commits.
 
-Taken are a SQLAlchemy Connection or Session (or AsyncSession's sync_session), a psycopg connection, and a sqlite3
+Taken are a SQLAlchemy Connection or Session (those of asyncio through `aenqueue`), a psycopg connection, and a sqlite3
 connection. Nothing here begins, commits, rolls back or closes.
 """
 
@@ -52,9 +52,11 @@ def _adopt(database: Database, connection: Any) -> Tx:
 def _sqlalchemy(connection: Any) -> sa.Connection | None:
     if isinstance(connection, sa.Connection):
         return connection
-    session = getattr(connection, "sync_session", connection)
-    if hasattr(session, "connection") and hasattr(session, "get_bind"):
-        found: sa.Connection = session.connection()
+    if hasattr(connection, "run_sync"):
+        text = f"connection is an {type(connection).__name__}: use `await app.aenqueue(…, connection=…)`"
+        raise InvalidInput(text, field="connection")
+    if hasattr(connection, "connection") and hasattr(connection, "get_bind"):
+        found: sa.Connection = connection.connection()
         return found
     return None
 
@@ -70,15 +72,15 @@ def _wrapped(database: Database, connection: Any) -> sa.Connection:
     if is_sqlite != database.is_sqlite:
         other = "sqlite" if is_sqlite else "postgresql"
         raise InvalidInput(f"connection is to {other}, the database is not", field="connection")
-    pool = StaticPool(lambda: _Unending(connection))
+    pool = StaticPool(lambda: _Unending(connection, None if is_sqlite else _psycopg_tuples()))
     return sa.Engine(pool, database.engine.dialect, database.url).connect()
 
 
 class _Unending:
-    """A driver's connection that its user alone begins and ends."""
+    """A driver's connection that its user alone begins and ends, and whose rows are tuples whatever the user wants."""
 
-    def __init__(self, connection: Any) -> None:
-        self.__dict__["_connection"] = connection
+    def __init__(self, connection: Any, row_factory: Any) -> None:
+        self.__dict__.update(_connection=connection, _row_factory=row_factory)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
@@ -86,10 +88,21 @@ class _Unending:
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._connection, name, value)
 
+    def cursor(self, *args: Any, **keywords: Any) -> Any:
+        cursor = self._connection.cursor(*args, **keywords)
+        cursor.row_factory = self._row_factory
+        return cursor
+
     def commit(self) -> None:
         return None
 
     rollback = close = commit
+
+
+def _psycopg_tuples() -> Any:
+    from psycopg.rows import tuple_row
+
+    return tuple_row
 
 
 def _check_build(connection: sa.Connection) -> None:

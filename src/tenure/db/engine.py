@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import random
+import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -30,6 +32,24 @@ Mode = Literal["write", "read", "single"]
 TRIES = 6
 BUSY_SECONDS = 10.0
 MODE = "tenure_mode"
+
+
+_opening = threading.Lock()
+_open_files: weakref.WeakSet[Database] = weakref.WeakSet()  # what SQLite must not carry across a fork
+
+
+def _before_fork() -> None:
+    for database in list(_open_files):
+        database._before_fork()
+
+
+def _forget_parent() -> None:
+    """In a forked child: the lock may have been held by a thread that is not there any more."""
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_forget_parent)
 
 
 def parse_url(url: str) -> URL:
@@ -66,9 +86,9 @@ class Database:
         self._pool_size = pool_size
         self._prepare = prepare
         self._turnstile = Turnstile()
-        self._opening = threading.Lock()
         self._engine: sa.Engine | None = None
         self._pid = 0
+        self._carried = 0
 
     @property
     def name(self) -> str:
@@ -85,18 +105,36 @@ class Database:
         return self._engine
 
     def _open_once(self) -> None:
-        with self._opening:
+        with _opening:
             self._open()
 
     def _open(self) -> None:
         if self._pid == os.getpid():
             return
+        if self._carried:
+            raise DatabaseError(
+                f"{self.name} was in use when this process was forked, which SQLite does not bear: "
+                "fork before its first use, or start a new process"
+            )
         if self._engine is not None:
             self._engine.dispose(close=False)  # the parent's connections stay the parent's
             self._turnstile = Turnstile()
             self.wakeup = Wakeup(self, notify=self.wakeup.notify)
         self._engine = self._create()
         self._pid = os.getpid()
+        if self.is_sqlite:
+            _open_files.add(self)
+
+    def _before_fork(self) -> None:
+        """Closes idle connections, and notes for the child whether others are in use.
+
+        SQLite keeps its file locks by process and inherits the belief to hold them: with a connection that was carried
+        across a fork, parent and child take the write-ahead log away from each other, and commits are lost.
+        """
+        if self._engine is not None and self._pid == os.getpid():
+            pool: Any = self._engine.pool
+            self._carried = pool.checkedout()
+            self._engine.dispose()
 
     def _create(self) -> sa.Engine:
         engine = self._create_sqlite() if self.is_sqlite else self._create_postgresql()
@@ -152,6 +190,23 @@ class Database:
     def keep(self) -> Kept:
         """A connection of one's own that stays open between uses."""
         return Kept(self)
+
+    @contextmanager
+    def bounded(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        """Whatever waits on this connection longer than that fails: a lock, or a link that has gone silent."""
+        driver: Any = connection.connection.driver_connection
+        if self.is_sqlite:
+            driver.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            yield
+            driver.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            return
+        limit = threading.Timer(seconds, _break_off, [driver])
+        limit.daemon = True
+        limit.start()
+        try:
+            yield
+        finally:
+            limit.cancel()
 
     def _once(self, body: Callable[[Tx], T], mode: Mode, urgent: bool) -> T:
         with self.writing(mode, urgent=urgent), self.connect(mode) as connection:
@@ -265,19 +320,24 @@ class Kept:
         self._mode: Mode | None = None
         self._pid = 0
 
-    def single(self, body: Callable[[Tx], T], *, urgent: bool = False) -> T:
-        """Runs a verb of one guarded statement once. DatabaseUnavailable, CommitUnknown: the caller decides."""
-        return self._run(body, "single", urgent)
+    def single(self, body: Callable[[Tx], T], *, urgent: bool = False, within_s: float | None = None) -> T:
+        """Runs a verb of one guarded statement once. DatabaseUnavailable, CommitUnknown: the caller decides.
+
+        With `within_s` the connection is broken off when no answer has come by then: a link can go silent for long.
+        """
+        return self._run(body, "single", urgent, within_s)
 
     def write(self, body: Callable[[Tx], T], *, urgent: bool = False) -> T:
         """Runs one write transaction once."""
         return self._run(body, "write", urgent)
 
-    def _run(self, body: Callable[[Tx], T], mode: Mode, urgent: bool) -> T:
+    def _run(self, body: Callable[[Tx], T], mode: Mode, urgent: bool, within_s: float | None = None) -> T:
         database = self._database
         try:
             with database.writing(mode, urgent=urgent):
-                return database.run_on(self._connection(mode), body, mode)
+                connection = self._connection(mode)
+                with nullcontext() if within_s is None else database.bounded(connection, within_s):
+                    return database.run_on(connection, body, mode)
         except DBAPIError as error:
             self.close()
             if fault_of(error) is Fault.OTHER:
@@ -301,11 +361,19 @@ class Kept:
         if self._open is None:
             return
         try:
+            if self._database.is_sqlite:
+                self._open.invalidate()  # its busy timeout may be another
             self._open.close()
         except DBAPIError:
             self._open.invalidate()
         finally:
             self._open = None
+
+
+def _break_off(driver: Any) -> None:
+    """From another thread: whoever waits for this connection's answer hears an error at once."""
+    with suppress(Exception), socket.socket(fileno=os.dup(driver.fileno())) as link:  # it may have closed just now
+        link.shutdown(socket.SHUT_RDWR)
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

@@ -105,7 +105,7 @@ class Wakeup:
         """Returns when a hint has come since `seen`, or after `timeout` seconds."""
         self._listen()
         with self._changed:
-            self._changed.wait_for(lambda: self._generation != seen or self._stopping.is_set(), timeout)
+            self._changed.wait_for(lambda: self._generation != seen, timeout)
 
     def stop(self) -> None:
         """Ends the listener and wakes every waiter; may be called again."""

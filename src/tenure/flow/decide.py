@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from tenure import canon
@@ -23,8 +24,8 @@ TEXT = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A person's answer. `scope`: approve not only once but for a range of arguments, for `scope_s` seconds and
-    `uses` uses (None: without a limit)."""
+    """A person's answer. `scope`: approve not only once but for a range of arguments, for `scope_s` seconds or up
+    to the instant `scope_until`, and for `uses` uses (None: without a limit)."""
 
     approval_id: str
     approve: bool
@@ -34,6 +35,7 @@ class Decision:
     reason: str | None = None
     scope: dict[str, Any] | None = None
     scope_s: float | None = None
+    scope_until: datetime | None = None
     uses: int | None = None
 
 
@@ -196,6 +198,7 @@ def _scoped(turn: Turn, approval: Approval, item: PlanItem, decision: Decision) 
         scope=decision.scope,
         uses_left=decision.uses,
         expires_in_s=decision.scope_s,
+        expires_at=decision.scope_until,
     )
 
 

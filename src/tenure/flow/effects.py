@@ -114,6 +114,8 @@ def finish(program: Program, owner: str, lease: Lease, request: EffectRequest, e
 
     def body(tx: Tx) -> None:
         guarded(tx, owner, lease)
+        if request.repeat == "reconcile":
+            stages.adopt_effect(tx, lease.held, request.place.name, request.place.part)
         moved = stages.finish_effect(
             tx,
             lease.held,

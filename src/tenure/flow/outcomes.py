@@ -47,6 +47,7 @@ class Released:
     """Given back unfinished, with refund: by a worker that stops, that was away, or that never knew of the claim."""
 
     reason: ReleaseReason
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ def decide(job: Job, outcome: Outcome, runtime_left_s: float) -> Decision:
         case Released():
             word = "away" if outcome.reason == "away" else "released"
             refunded = refund_granted(outcome.reason, job.refunds)
-            failure = Failed(word, f"given back unfinished, {job.refunds} times with refund", "retryable")
+            text = f"given back unfinished, {job.refunds} times with refund"
+            failure = Failed(word, text, "retryable", outcome.delay_s)
             return _again(held, job, word, failure, refunded, runtime_left_s, note=outcome.reason)
         case Expired():
             failure = Failed("lease_expired", _lost(job), "retryable")

@@ -78,17 +78,22 @@ def _rescue(tx: Tx, program: Program, key: RowKey) -> Settled:
     return end_locked(tx, program, job.lease_owner or "", {_held(job): (job, Expired())})
 
 
-def give_back(program: Program, owner: str, pairs: Iterable[Held], reason: ReleaseReason) -> Settled:
-    """Releases with refund whatever still runs under these tokens, expired or not, one transaction a job."""
+def give_back(
+    program: Program, owner: str, pairs: Iterable[Held], reason: ReleaseReason, delay_s: float = 0.0
+) -> Settled:
+    """Releases with refund whatever still runs under these tokens, expired or not, one transaction a job; due again
+    after `delay_s`."""
+    released = Released(reason, delay_s)
     settled = Settled()
     for pair in sorted(pairs):
-        settled.add(program.database.write(partial(_return, program=program, owner=owner, pair=pair, reason=reason)))
+        body = partial(_return, program=program, owner=owner, pair=pair, released=released)
+        settled.add(program.database.write(body, lookup=True))  # what it returned before does not run any more
     return settled
 
 
-def _return(tx: Tx, program: Program, owner: str, pair: Held, reason: ReleaseReason) -> Settled:
+def _return(tx: Tx, program: Program, owner: str, pair: Held, released: Released) -> Settled:
     taken = endings.take_own(tx, owner, [pair])
-    return end_locked(tx, program, owner, {_held(job): (job, Released(reason)) for job in taken})
+    return end_locked(tx, program, owner, {_held(job): (job, released) for job in taken})
 
 
 def _held(job: Job) -> Held:

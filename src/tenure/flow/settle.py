@@ -65,7 +65,7 @@ def _complete_bare(program: Program, owner: str, ended: Sequence[Settlement], ke
     results = {
         each.lease.held: each.outcome.output
         for each in ended
-        if each.lease.is_bare and isinstance(each.outcome, Completed)
+        if each.lease.is_bare and each.lease.slot_key is None and isinstance(each.outcome, Completed)
     }
     if not results:
         return Settled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,7 +43,10 @@ class NewApproval:
 
 @dataclass(frozen=True, slots=True)
 class NewGrant:
-    """A permission. `digest` for exactly these arguments, or `scope` for a machine-checked range of them."""
+    """A permission. `digest` for exactly these arguments, or `scope` for a machine-checked range of them.
+
+    `expires_at` is an instant that a person named; `expires_in_s` counts from the database's now.
+    """
 
     tenant_id: str
     grant_id: str
@@ -57,6 +61,7 @@ class NewGrant:
     scope: dict[str, Any] | None = None
     uses_left: int | None = 1
     expires_in_s: float | None = None
+    expires_at: datetime | None = None
 
 
 def _names(key: RowKey) -> dict[str, str]:
@@ -163,7 +168,7 @@ def insert_grants(tx: Tx, new: Sequence[NewGrant]) -> None:
                 digest=grant.digest,
                 scope=grant.scope,
                 uses_left=grant.uses_left,
-                expires_at=None if grant.expires_in_s is None else now_plus(grant.expires_in_s),
+                expires_at=grant.expires_at if grant.expires_in_s is None else now_plus(grant.expires_in_s),
                 granted_by=grant.granted_by,
                 created_at=now(),
             )

@@ -88,6 +88,12 @@ def start_effect(
     tx.execute(statement)
 
 
+def adopt_effect(tx: Tx, held: Held, name: str, part: str) -> None:
+    """What an earlier token left in doubt is this token's to finish: it has looked."""
+    where = _effect(RowKey(held.tenant_id, held.job_id), name, part)
+    tx.execute(sa.update(job_stages).where(where).values(fencing_token=held.fencing_token))
+
+
 def finish_effect(
     tx: Tx,
     held: Held,

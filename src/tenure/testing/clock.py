@@ -21,9 +21,11 @@ def table_of(database: Database) -> str:
 def attach_clock(database: Database) -> None:
     """Makes this process see the test clock of a database for which a `Clock` was made, perhaps in another process."""
     database.clock_shift = f"coalesce((SELECT seconds FROM {table_of(database)}), 0.0)"
-    # An engine that is open already has compiled statements that know no offset.
-    setattr(database.engine.dialect, SHIFT, database.clock_shift)
-    database.engine.clear_compiled_cache()
+    dialect = database.engine.dialect
+    if getattr(dialect, SHIFT, None) != database.clock_shift:
+        # An engine that is open already may have compiled statements that know no offset.
+        setattr(dialect, SHIFT, database.clock_shift)
+        database.engine.clear_compiled_cache()
 
 
 class Clock:

@@ -10,9 +10,8 @@ from tenure import flow
 from tenure.flow import PLAN, Completed, Failed, Outcome, Planned, Program, Settled, Settlement
 from tenure.leases import retry_delay
 from tenure.payload import classify
-from tenure.records import Job, Lease, RowKey
+from tenure.records import Lease
 from tenure.store import claims
-from tenure.store.keys import place
 from tenure.testing.killing import KillPoints
 
 
@@ -113,10 +112,6 @@ class Driver:
         """What comes after a commit."""
         flow.follow(self.program, settled)
 
-    def follow_job(self, job: Job) -> None:
-        """What follows the making of a bare job: admission at its keys."""
-        self.follow(Settled(keys=set(key_places(job))))
-
     # -- one attempt ---------------------------------------------------------------------------------------------------
 
     def _scripted(self, lease: Lease) -> Outcome | _Vanish:
@@ -150,8 +145,3 @@ def failed(error: BaseException, attempt: int) -> Failed:
     found = classify(error)
     delay_s = retry_delay(attempt, random=lambda: 1.0) if found.retry_after is None else found.retry_after
     return Failed(found.code, found.text, found.kind, delay_s, found.charge, note=found.note)
-
-
-def key_places(job: Job) -> list[RowKey]:
-    """The keys that a job waits at or holds."""
-    return [place(job.tenant_id, key) for key in (job.limit_key, job.user_limit_key, job.slot_key) if key]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tenure import flow
 from tenure.context import Hold, boottime
 from tenure.errors import TenureError
 from tenure.flow import Program, Settled
+from tenure.leases import DEFAULT_LEASE, LeaseClass
 
 log = logging.getLogger("tenure.worker")
 TICK_S = 1.0
@@ -110,18 +111,28 @@ class Follower:
 class Maintenance:
     """Rescue, expiry and whatever a crash left undone: guarded, so that every worker may run it."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, lease_classes: Iterable[LeaseClass]) -> None:
         self._program = program
+        listed = list(lease_classes) or [DEFAULT_LEASE]
+        self._gone_s = min(each.lease for each in listed)
+        self._quiet_s = max(each.heartbeat for each in listed)
+        self._here_at: float | None = None
         self._quiet_until = 0.0
         self.loop = Repeating("tenure-maintenance", TICK_S, self.run_once, program)
 
-    def keep_quiet(self, seconds: float) -> None:
-        """A process that was away waits before it judges others."""
-        self._quiet_until = boottime() + seconds
-
     def run_once(self) -> None:
         """One pass, if it is this worker's turn."""
-        if boottime() < self._quiet_until or not flow.take_sweep(self._program):
+        # Asked again just before it judges: the process may have been stopped in between.
+        if self._is_quiet() or not flow.take_sweep(self._program) or self._is_quiet():
             return
         flow.follow(self._program, flow.rescue(self._program))
         flow.maintain(self._program)
+
+    def _is_quiet(self) -> bool:
+        """A process that was away waits one heartbeat before it judges: it must return its own leases first, and so
+        must others on the same machine."""
+        now = boottime()
+        if self._here_at is not None and now - self._here_at > self._gone_s:
+            self._quiet_until = now + self._quiet_s
+        self._here_at = now
+        return now < self._quiet_until

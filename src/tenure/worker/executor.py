@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from tenure import canon
 from tenure.context import AsyncToolContext, Attempt, Hold, Stop, ToolContext
-from tenure.errors import InvalidInput, OwnershipLost
+from tenure.errors import InvalidInput, OwnershipLost, ResultNotSerializable
 from tenure.flow import Completed, Failed, Outcome, Released, ask
 from tenure.leases import retry_delay
 from tenure.payload import classify, storable
@@ -20,7 +23,7 @@ def perform(attempt: Attempt, spec: ToolSpec | None) -> Outcome:
             return ask(attempt.program, attempt.lease)
         context = {} if spec.context is None else {spec.context: ToolContext(attempt)}
         value = spec.fn(**_arguments(spec, attempt.lease.input), **context)
-        return Completed(spec.encoded(storable_result(spec, value)))
+        return _too_late(attempt.hold) or Completed(encoded(spec, value))
     except BaseException as error:  # noqa: BLE001  (every ending of a tool is an outcome, SystemExit among them)
         return of_error(attempt.hold, error)
 
@@ -30,9 +33,14 @@ async def perform_async(attempt: Attempt, spec: ToolSpec) -> Outcome:
     try:
         context = {} if spec.context is None else {spec.context: AsyncToolContext(attempt)}
         value = await spec.fn(**_arguments(spec, attempt.lease.input), **context)
-        return Completed(spec.encoded(storable_result(spec, value)))
+        return _too_late(attempt.hold) or Completed(encoded(spec, value))
     except BaseException as error:  # noqa: BLE001  (as above)
         return of_error(attempt.hold, error)
+
+
+def _too_late(hold: Hold) -> Outcome | None:
+    """`timeout` bounds an attempt: what a thread returns after it is not its job's result."""
+    return of_stop(hold, "timeout") if hold.stop == "timeout" else None
 
 
 class _InputInvalid(Exception):
@@ -46,9 +54,29 @@ def _arguments(spec: ToolSpec, stored: Mapping[str, Any]) -> dict[str, Any]:
         raise _InputInvalid(str(error)) from None
 
 
-def storable_result(spec: ToolSpec, value: Any) -> Any:
-    """Text that no database stores (NUL, lone surrogates) gets a visible marker, on both databases alike."""
-    return storable(value) if isinstance(value, (str, list, dict)) else value
+def encoded(spec: ToolSpec, value: Any) -> str:
+    """The result as it is stored. Text that no database stores (NUL, lone surrogates) gets a visible marker, on both
+    databases alike."""
+    try:
+        text = spec.encoded(storable(value) if isinstance(value, (str, list, dict)) else value)
+    except RecursionError:
+        raise ResultNotSerializable(f"{spec.name}: the result holds itself, or is too deep") from None
+    if "null" in text and not _is_finite(spec.result.dump_python(value, warnings=False)):
+        raise ResultNotSerializable(f"{spec.name}: NaN and infinity are not JSON")  # they would be stored as null
+    # Only now are the texts within a model or a dataclass plain to see.
+    return canon.encode(storable(json.loads(text))) if "\\u0000" in text else text
+
+
+def _is_finite(value: Any) -> bool:
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_is_finite, value))
+        case _:
+            return True
 
 
 def of_error(hold: Hold, error: BaseException) -> Outcome:

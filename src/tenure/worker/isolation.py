@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 
@@ -43,6 +45,41 @@ class Loop:
         if not thread.is_alive():
             loop.close()
         self._loop = self._thread = None
+
+
+class Lifetime:
+    """An async context manager that is entered and left in one coroutine of the loop, as task groups within demand."""
+
+    def __init__(self, loop: Loop, enter: Callable[[], contextlib.AbstractAsyncContextManager[Any]]) -> None:
+        self._loop = loop
+        self._enter = enter
+        self._closing: asyncio.Event | None = None
+        self._entered: Future[Any] = Future()
+        self._left: Future[None] | None = None
+
+    def open(self) -> Any:
+        """Enters and returns what was yielded; raises what entering raised."""
+        self._left = asyncio.run_coroutine_threadsafe(self._live(), self._loop.loop)
+        return self._entered.result()
+
+    async def _live(self) -> None:
+        self._closing = asyncio.Event()
+        try:
+            async with self._enter() as state:
+                self._entered.set_result(state)
+                await self._closing.wait()
+        except BaseException as error:
+            if self._entered.done():
+                raise
+            self._entered.set_exception(error)
+
+    def close(self, timeout_s: float) -> None:
+        """Leaves, and raises what leaving raised; again is fine."""
+        if self._left is None or self._closing is None:
+            return
+        left, self._left = self._left, None
+        self._loop.call(self._closing.set)
+        left.result(timeout_s)
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from tenure.context import Hold, Stop, boottime
 from tenure.db.engine import Database
@@ -18,6 +19,7 @@ from tenure.store import holding
 log = logging.getLogger("tenure.worker")
 RETRY_S = 1.0
 LONGEST_SLEEP_S = 1.0
+UNRENEWED: frozenset[Stop | None] = frozenset({"lost", "away", "timeout"})
 
 OnStop = Callable[[Hold, Stop], None]
 
@@ -64,8 +66,8 @@ class Keeper:
 
     def _sleep_s(self) -> float:
         now = boottime()
-        earliest = min((hold.next_due for hold in self.holds()), default=now + LONGEST_SLEEP_S)
-        return max(0.0, min(earliest - now, LONGEST_SLEEP_S))
+        due = (hold.next_due for hold in self.holds() if hold.stop not in UNRENEWED)
+        return max(0.0, min(min(due, default=now + LONGEST_SLEEP_S) - now, LONGEST_SLEEP_S))
 
     def run_once(self) -> None:
         """One tick: notices that the process was away, loses what is over, renews what is due."""
@@ -76,7 +78,7 @@ class Keeper:
                 self._end(hold, "away")
             elif hold.state() == "lost":
                 self._end(hold, "lost")
-        due = [hold for hold in self.holds() if hold.next_due <= now and hold.stop not in ("lost", "away", "timeout")]
+        due = [hold for hold in self.holds() if hold.next_due <= now and hold.stop not in UNRENEWED]
         if due:
             self._renew(due)
             late = boottime() - now
@@ -110,21 +112,24 @@ class Keeper:
     def _renew(self, due: list[Hold]) -> None:
         by_pair = {hold.lease.held: hold for hold in due}
         sent_at = boottime()
+        within_s = max(0.0, min(min(hold.lease_class.margin, hold.deadline - sent_at) for hold in due))
         try:
-            renewed = self._kept.single(lambda tx: holding.renew(tx, self.owner, by_pair), urgent=True)
+            body = partial(holding.renew, owner=self.owner, pairs=by_pair)
+            renewed = self._kept.single(body, urgent=True, within_s=within_s)
             self._confirm(by_pair, renewed, sent_at)
             missing = by_pair.keys() - {renewal.held for renewal in renewed}
             if missing:
-                self._look(by_pair, missing)
+                self._look(by_pair, missing, within_s)
         except Exception as error:  # noqa: BLE001  (whatever it was, nothing is known and the next try is soon)
             log.warning("heartbeat failed", extra={"error": type(error).__name__, "leases": len(due)})
             for hold in due:
                 hold.fail_try(RETRY_S)
 
-    def _look(self, by_pair: dict[Held, Hold], missing: Iterable[Held]) -> None:
+    def _look(self, by_pair: dict[Held, Hold], missing: Iterable[Held], within_s: float) -> None:
         """One read without a lock: a row that was locked is still mine, one that is gone is lost."""
         wanted = set(missing)
-        still = {renewal.held for renewal in self._kept.single(lambda tx: holding.still_held(tx, self.owner, wanted))}
+        body = partial(holding.still_held, owner=self.owner, pairs=wanted)
+        still = {renewal.held for renewal in self._kept.single(body, urgent=True, within_s=within_s)}
         for pair in wanted:
             hold = by_pair[pair]
             if pair in still:

@@ -10,19 +10,20 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from tenure.context import Attempt, Hold, ToolContext
-from tenure.errors import RetryableError, SettingsError, TerminalError
+from tenure.errors import InvalidInput, RetryableError, SettingsError, TerminalError
 from tenure.flow import Completed, Failed, Outcome
 from tenure.leases import retry_delay
-from tenure.payload import classify, storable
+from tenure.payload import classify
 from tenure.tools import ToolSpec
-from tenure.worker.executor import of_error, of_stop
+from tenure.worker.executor import encoded, of_error, of_stop
 
 POLL_S = 0.2
 _spawn = multiprocessing.get_context("spawn")
@@ -31,8 +32,11 @@ _spawn = multiprocessing.get_context("spawn")
 def importable(spec: ToolSpec) -> tuple[str, str]:
     """Module and name under which a child finds the tool. SettingsError when it cannot."""
     module, name = spec.fn.__module__, spec.fn.__qualname__
-    if "<locals>" in name:
-        raise SettingsError(f"tool {spec.name!r}: isolation='process' needs a function at the top of a module")
+    found = getattr(sys.modules.get(module), name, None)
+    if getattr(found, "spec", None) is not spec:
+        raise SettingsError(f"tool {spec.name!r}: isolation='process' imports it as {module}.{name}, which is not it")
+    if module == "__main__" and getattr(sys.modules[module], "__file__", None) is None:
+        raise SettingsError(f"tool {spec.name!r}: isolation='process' needs a module that a process can import")
     return module, name
 
 
@@ -46,8 +50,8 @@ class Child:
         end.close()
 
     def kill(self) -> None:
-        """Kills the process and its children."""
-        if self.process.pid is not None and self.process.is_alive():
+        """Kills the process and its children, which may have outlived it."""
+        if self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
@@ -150,6 +154,7 @@ class RemoteContext:
     def __init__(self, pipe: Connection, facts: Mapping[str, Any]) -> None:
         self._pipe = pipe
         self._facts = facts
+        self._asking = threading.Lock()  # a tool may have threads of its own
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__["_facts"]
@@ -160,8 +165,9 @@ class RemoteContext:
         raise AttributeError(f"a tool in a process has no ctx.{name}")
 
     def _ask(self, name: str, *args: Any, **keywords: Any) -> Any:
-        self._pipe.send(("ask", name, args, keywords))
-        kind, value = self._pipe.recv()
+        with self._asking:
+            self._pipe.send(("ask", name, args, keywords))
+            kind, value = self._pipe.recv()
         if kind == "value":
             return value
         code, text, failure = value
@@ -187,12 +193,22 @@ class RemoteContext:
 def _serve(pipe: Connection) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, name="tenure-parent", daemon=True).start()
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it may have children
     while True:
         try:
             _, module, name, tool, arguments, facts = pipe.recv()
         except (EOFError, OSError):
             return
         pipe.send(_performed(pipe, module, name, tool, arguments, facts))
+
+
+def _die_with_parent() -> None:
+    """A worker that was killed leaves no tool behind that goes on without a lease."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.killpg(0, signal.SIGKILL)
 
 
 def _performed(
@@ -204,8 +220,11 @@ def _performed(
             found = getattr(found, part)
         spec: ToolSpec = found.spec
         context = {} if spec.context is None else {spec.context: RemoteContext(pipe, facts)}
-        value = spec.fn(**spec.bound(arguments), **context)
-        return "completed", spec.encoded(storable(value) if isinstance(value, (str, list, dict)) else value)
+        try:
+            bound = spec.bound(arguments)
+        except InvalidInput as error:
+            return "failed", "input_invalid", classify(error).text, "terminal", None, True
+        return "completed", encoded(spec, spec.fn(**bound, **context))
     except BaseException as error:  # noqa: BLE001  (every ending is told to the parent)
         failure = classify(error)
         return "failed", failure.code, failure.text, failure.kind, failure.retry_after, failure.charge

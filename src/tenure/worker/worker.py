@@ -22,16 +22,17 @@ from tenure.records import Held, Lease
 from tenure.store import claims
 from tenure.tools import ToolSpec
 from tenure.worker.background import Follower, Maintenance
-from tenure.worker.executor import perform, perform_async
-from tenure.worker.isolation import Loop, Threads
+from tenure.worker.executor import of_stop, perform, perform_async
+from tenure.worker.isolation import Lifetime, Loop, Threads
 from tenure.worker.keeper import Keeper
 from tenure.worker.presence import Presence
-from tenure.worker.process import Processes
+from tenure.worker.process import Processes, importable
 
 log = logging.getLogger("tenure.worker")
 MOST_CLAIMED = 200
 RECOVERY_S = 2.0
 UNWIND_S = 3.0
+AWAY_DELAY_S = 1.0  # what was told to stop here should have ended before this worker claims it again
 Lifespan = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
 
 
@@ -53,15 +54,14 @@ class Worker:
         self.owner = f"{self.name}:{secrets.token_hex(6)}"
         self.slots = slots
         self._leases = _lease_classes(program, only, without)
-        self._lifespan = lifespan
-        self._opened: contextlib.AbstractAsyncContextManager[Any] | None = None
         self._state: Any = None
         self._claiming = program.database.keep()
         self._keeper = Keeper(program.database, self.owner, self._stopped)
         self._follower = Follower(program, self.owner, self._keeper.holds)
-        self._maintenance = Maintenance(program)
+        self._maintenance = Maintenance(program, self._leases.values())
         self._presence = Presence(program, self)
         self._loop, self._threads, self._processes = Loop(), Threads(), Processes()
+        self._lifetime = None if lifespan is None else Lifetime(self._loop, lifespan)
         self._running: dict[Held, Hold] = {}
         self._on_loop: dict[Held, Any] = {}
         self._finished: deque[tuple[Hold, Outcome]] = deque()
@@ -99,9 +99,8 @@ class Worker:
         """Starts to claim and run; again is fine."""
         if self._thread is not None:
             return
-        if self._lifespan is not None:
-            self._opened = self._lifespan()
-            self._state = self._loop.run(self._opened.__aenter__())
+        if self._lifetime is not None:
+            self._state = self._lifetime.open()
         self._keeper.start()
         self._presence.loop.start()
         self._follower.loop.start()
@@ -109,6 +108,11 @@ class Worker:
         self.program.database.wakeup.subscribe(self._woken.set)
         self._thread = threading.Thread(target=self._run, name="tenure-worker", daemon=True)
         self._thread.start()
+
+    def drain(self) -> None:
+        """Stops claiming; what runs goes on, and is renewed, until `stop`."""
+        self._draining = True
+        self._presence.loop.wake()
 
     def stop(self, grace_s: float = 30.0) -> None:
         """Stops claiming, lets running tools end within the grace, gives back the rest; again is fine.
@@ -118,8 +122,7 @@ class Worker:
         """
         if self._ended or self._thread is None:
             return
-        self._draining = True
-        self._presence.loop.wake()
+        self.drain()
         self._wait_idle(grace_s)
         for hold in list(self._running.values()):
             if hold.end("shutdown"):
@@ -138,12 +141,13 @@ class Worker:
 
     def _give_back_running(self) -> None:
         """The last act for threads that do not return: their jobs are free at once, the attempt refunded."""
-        rest = [held for held, hold in list(self._running.items()) if not hold.released]
-        for held in rest:
-            self._running[held].released = True
+        rest = [hold for hold in list(self._running.values()) if not hold.released]
+        for hold in rest:
+            hold.released = True
         if rest:
             with _tolerated("giving back"):
-                flow.follow(self.program, flow.give_back(self.program, self.owner, rest, "released"))
+                pairs = [hold.lease.held for hold in rest]
+                flow.follow(self.program, flow.give_back(self.program, self.owner, pairs, "released"))
 
     def _close(self) -> None:
         self.program.database.wakeup.unsubscribe(self._woken.set)
@@ -155,9 +159,9 @@ class Worker:
         with _tolerated("saying goodbye"):
             self._presence.run_once()
         self._keeper.stop()
-        if self._opened is not None:
+        if self._lifetime is not None:
             with _tolerated("closing the lifespan"):
-                self._loop.run(self._opened.__aexit__(None, None, None), 10)
+                self._lifetime.close(10)
         self._loop.stop()
         self._threads.stop()
         self._processes.stop()
@@ -190,9 +194,9 @@ class Worker:
         self._settle()
         self._stop_overdue()
         self._return_away()
+        self._look_for_ghosts()
         if self._draining:
             return False
-        self._look_for_ghosts()
         room = min(self.slots - len(self._running), MOST_CLAIMED)
         if room < 1:
             self._hint_others()
@@ -223,7 +227,10 @@ class Worker:
 
     def _start(self, leases: Sequence[Lease], sent_at: float) -> None:
         here = {held[:2] for held in self._running}
-        holds = [self._hold(lease, sent_at) for lease in leases if _is_startable(lease, here)]
+        twins = [lease for lease in leases if (lease.tenant_id, lease.job_id) in here]
+        # A claim that came back expired is not started: rescue ends it.
+        startable = [lease for lease in leases if lease.remaining_s > 0 and lease not in twins]
+        holds = [self._hold(lease, sent_at) for lease in startable]
         self._keeper.add(holds)
         for hold in holds:
             self._running[hold.lease.held] = hold
@@ -238,6 +245,16 @@ class Worker:
                 self._threads.run(lambda attempt=attempt, spec=spec: self._run_here(attempt, spec))  # type: ignore[misc]
         if on_loop:
             self._loop.call(self._start_on_loop, on_loop)
+        if twins:
+            self._refuse(twins)
+
+    def _refuse(self, twins: Sequence[Lease]) -> None:
+        """Jobs whose lost attempt still runs here: given back, due again when another worker has had time to claim."""
+        for lease in twins:
+            log.error("claimed a job that still runs here", extra={"job_id": lease.job_id})
+        delay_s = min(self._leases[lease.tool].heartbeat for lease in twins)
+        pairs = [lease.held for lease in twins]
+        self._follower.add(flow.give_back(self.program, self.owner, pairs, "ghost", delay_s))
 
     def _hold(self, lease: Lease, sent_at: float) -> Hold:
         return Hold(lease, self._leases[lease.tool], sent_at, self._keeper.changed)
@@ -250,7 +267,7 @@ class Worker:
         try:
             begun = flow.begin(self.program, self.owner, of_turns).begun
         except BaseException:
-            self._forget([lease.held for lease in of_turns])  # they come back as ghost claims
+            self._forget([hold.lease.held for hold in holds])  # all of the batch come back as ghost claims
             self._suspect_ghosts = True
             raise
         self._forget([lease.held for lease in of_turns if lease.held not in begun])
@@ -277,8 +294,9 @@ class Worker:
             self._on_loop[held] = self._loop.loop.create_task(self._run_on_loop(attempt, spec))
 
     async def _run_on_loop(self, attempt: Attempt, spec: ToolSpec) -> None:
-        outcome = await perform_async(attempt, spec)
-        self._finish(attempt.hold, outcome)
+        # The loop may have been blocked for so long that the attempt was over before it began.
+        stopped = of_stop(attempt.hold, attempt.hold.stop) if attempt.hold.stop is not None else None
+        self._finish(attempt.hold, stopped or await perform_async(attempt, spec))
 
     def _run_here(self, attempt: Attempt, spec: ToolSpec | None) -> None:
         if spec is not None and spec.isolation == "process":
@@ -294,7 +312,6 @@ class Worker:
     def _stopped(self, hold: Hold, why: Stop) -> None:
         """The attempt must end: an async tool is cancelled, a process is killed by its thread, a thread is told."""
         if why == "away":
-            self._maintenance.keep_quiet(hold.lease_class.heartbeat)
             self._away.append(hold.lease.held)
         started = self._on_loop.get(hold.lease.held)
         if started is not None:
@@ -313,9 +330,10 @@ class Worker:
 
     def _return_away(self) -> None:
         """What still runs under our tokens after the process was away is given back, expired or not."""
-        pairs, self._away = self._away, []
+        pairs = list(self._away)
         if pairs:
-            self._follower.add(flow.give_back(self.program, self.owner, pairs, "away"))
+            self._follower.add(flow.give_back(self.program, self.owner, pairs, "away", AWAY_DELAY_S))
+            del self._away[: len(pairs)]  # only now: a database that is still away keeps nobody from its refund
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -354,8 +372,14 @@ class Worker:
             raise
         except Exception:
             log.exception("settlement failed", extra={"job_id": each.lease.job_id})
+        try:
             constant = Failed("settlement_failed", "the result could not be recorded", "terminal")
             return flow.settle(self.program, self.owner, [Settlement(each.lease, constant)])
+        except DatabaseError:
+            raise
+        except Exception:  # not even that: the lease runs out, and rescue ends the job or quarantines it
+            log.exception("settlement given up", extra={"job_id": each.lease.job_id})
+            return flow.Settled()
 
     def _forget(self, pairs: Iterable[Held]) -> None:
         listed = list(pairs)
@@ -363,14 +387,6 @@ class Worker:
         for pair in listed:
             self._running.pop(pair, None)
             self._on_loop.pop(pair, None)
-
-
-def _is_startable(lease: Lease, here: set[tuple[str, str]]) -> bool:
-    """Not one that came back expired (rescue ends it), nor one that still runs here under an older token."""
-    if (lease.tenant_id, lease.job_id) in here:
-        log.error("claimed a job that still runs here", extra={"job_id": lease.job_id})
-        return False
-    return lease.remaining_s > 0
 
 
 def _is_told(hold: Hold, outcome: Outcome) -> bool:
@@ -392,6 +408,8 @@ def _lease_classes(program: Program, only: Iterable[str] | None, without: Iterab
         classes[PLAN] = DEFAULT_LEASE
     for name, lease_class in classes.items():
         lease_class.check(f"tool {name!r}")
+        if name != PLAN and program.tools.get(name).isolation == "process":
+            importable(program.tools.get(name))
     return classes
 
 

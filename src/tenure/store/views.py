@@ -1,0 +1,72 @@
+"""What an operator asks of the database as a whole: read-only, across tenants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tenure.db.clock import now, now_plus
+from tenure.db.reading import columns_of, many
+from tenure.db.schema import background_jobs, job_stages
+from tenure.db.tx import Tx
+from tenure.records import Stage
+
+_j = background_jobs.c
+_g = job_stages.c
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """The database program: its version, and on SQLite the journal mode, on PostgreSQL the time zone of sessions."""
+
+    version: str
+    mode: str
+
+
+def build(tx: Tx) -> Build:
+    """What the database says of itself."""
+    if tx.one_writer:
+        return Build(_scalar(tx, "SELECT sqlite_version()"), _scalar(tx, "PRAGMA journal_mode"))
+    return Build(_scalar(tx, "SHOW server_version"), _scalar(tx, "SHOW timezone"))
+
+
+def _scalar(tx: Tx, text: str) -> str:
+    return str(tx.connection.exec_driver_sql(text).scalar_one())
+
+
+def database_time(tx: Tx) -> datetime:
+    """The database's clock."""
+    found: datetime = tx.execute(sa.select(now())).scalar_one()
+    return found
+
+
+def abandoned(tx: Tx, for_s: float) -> dict[str, int]:
+    """Running jobs by tool whose lease has been over for so many seconds: nobody rescues them."""
+    over = sa.and_(_j.status == sa.literal_column("'running'"), _j.lease_expires_at <= now_plus(-for_s))
+    return _counts(tx, sa.select(_j.tool, sa.func.count()).where(over).group_by(_j.tool))
+
+
+def waiting(tx: Tx) -> dict[str, int]:
+    """Queued jobs by the key that they wait for."""
+    wanted = sa.select(_j.blocked_by, sa.func.count()).where(_j.blocked_by.is_not(None)).group_by(_j.blocked_by)
+    return _counts(tx, wanted)
+
+
+def _counts(tx: Tx, statement: sa.Select[Any]) -> dict[str, int]:
+    return {row[0]: row[1] for row in tx.rows(statement.order_by(sa.literal_column("1")))}
+
+
+def in_review(tx: Tx, limit: int) -> list[Stage]:
+    """Effects of unknown outcome whose job has ended: a person must say what happened outside."""
+    ended = sa.and_(_j.tenant_id == _g.tenant_id, _j.job_id == _g.job_id, _j.finished_at.is_not(None))
+    statement = (
+        sa.select(*columns_of(job_stages, Stage))
+        .join(background_jobs, ended)
+        .where(_g.kind == "effect", _g.state.in_(["started", "unknown"]))
+        .order_by(_g.started_at, _g.job_id, _g.name, _g.part)
+        .limit(limit)
+    )
+    return many(Stage, tx.rows(statement))
