@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tenure.canon import uuid7
 from tenure.errors import NotFound
 
 CHUNK = 1 << 20
+LOCATION = re.compile(r"[0-9a-f]{2}/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class FileStore:
         """Stores a copy of the bytes, the file or the open binary stream."""
         name = uuid7()
         folder = self.root / name[-2:]
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         partial, final = folder / f".{name}.partial", folder / name
         try:
             stored = self._write(partial, source, f"{name[-2:]}/{name}")
@@ -62,7 +64,9 @@ class FileStore:
         return Stored(location, total, digest.hexdigest())
 
     def path(self, location: str) -> Path:
-        """Where a stored file is. NotFound when it is gone; a location that leads outside is refused."""
+        """Where a stored file is. NotFound when it is gone, or for a location that the store never gave out."""
+        if not LOCATION.fullmatch(location):
+            raise NotFound(f"no stored file {location!r}")
         path = (self.root / location).resolve()
         if not path.is_relative_to(self.root.resolve()) or not path.is_file():
             raise NotFound(f"no stored file {location!r}")
@@ -85,6 +89,15 @@ def _opened(source: bytes | Path | BinaryIO) -> Iterator[Iterator[bytes]]:
             yield iter(lambda: stream.read(CHUNK), b"")
     else:
         yield iter(lambda: source.read(CHUNK), b"")
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder and those above it; an entry in a folder is on the disk only when that folder was flushed."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _flush_folder(folder.parent)
 
 
 def _flush_folder(folder: Path) -> None:

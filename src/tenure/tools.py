@@ -19,6 +19,8 @@ Isolation = Literal["async", "thread", "process"]
 OnRefusal = Literal["fail", "skip"]
 CONTEXT_NAMES = frozenset({"ToolContext", "AsyncToolContext"})
 INTERNAL = "tenure."
+# NaN must come out as NaN, to be refused: by default it would become null.
+_NUMBERS = ConfigDict(ser_json_inf_nan="constants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,14 @@ class ToolSpec:
     def encoded(self, value: Any) -> str:
         """The result as strict JSON text. ResultNotSerializable says where it does not fit."""
         try:
-            return canon.encode(self.result.dump_python(value, mode="json", warnings="error"))
+            plain = self.result.dump_python(value, mode="json", warnings="error")
+            self.decoded(plain)  # whoever waits for the result must be able to read it
+            return canon.encode(plain)
         except ResultNotSerializable:
             raise
         except Exception as error:  # noqa: BLE001  (whatever a user's serializer raises)
-            raise ResultNotSerializable(f"{self.name}: {error}") from None
+            text = " ".join(str(error).split())
+            raise ResultNotSerializable(f"{self.name}: {text}") from None
 
     def decoded(self, stored: Any) -> Any:
         """A stored result as the function's return hint types it."""
@@ -188,13 +193,22 @@ def _signature(fn: Callable[..., Any], name: str) -> tuple[str | None, type[pyda
             context = parameter.name
             continue
         fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False, protected_namespaces=())
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False, protected_namespaces=(), **_NUMBERS)
     try:
         model = pydantic.create_model(f"{name} arguments", __config__=config, **fields)
-        result: TypeAdapter[Any] = TypeAdapter(hints.get("return", Any))
+        result = _adapter(hints.get("return", Any))
     except pydantic.errors.PydanticUserError as error:
         raise SettingsError(f"tool {name!r}: {str(error).splitlines()[0]}") from None
     return context, model, result
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=_NUMBERS)
+    except pydantic.errors.PydanticUserError as error:
+        if error.code != "type-adapter-config-unused":
+            raise
+        return TypeAdapter(hint)  # a model has its own configuration
 
 
 def _check(spec: ToolSpec) -> None:
@@ -253,8 +267,9 @@ class Registry:
 
     def add(self, spec: ToolSpec) -> None:
         """Registers a tool. SettingsError when a name is taken."""
-        for name in (spec.name, *spec.aliases):
-            if name in self._specs or name in self._aliases:
+        names = (spec.name, *spec.aliases)
+        for name in names:
+            if name in self._specs or name in self._aliases or names.count(name) > 1:
                 raise SettingsError(f"tool {name!r} is registered twice")
         self._specs[spec.name] = spec
         self._aliases.update(dict.fromkeys(spec.aliases, spec.name))

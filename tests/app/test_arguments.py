@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from tenure import Tenure
+from tenure import Job, Tenure
 from tenure.errors import InputTooLarge, InvalidInput, JobFailed
 from tests.app.conftest import Colour, Line
 from tests.app.running import Made, jobs_of
@@ -106,9 +106,9 @@ class Opaque:
 
 
 UNSTORABLE: list[tuple[Any, str]] = [
-    (math.nan, "float"),
-    (math.inf, "float"),
-    ({"deep": [math.nan]}, "dict"),
+    (math.nan, "value: nan is not JSON"),
+    (-math.inf, "value: -inf is not JSON"),
+    ({"deep": [math.nan]}, r"value\.deep\[0\]: nan is not JSON"),
     (b"abc", "bytes are not JSON: store them as an artifact and pass its id"),
     (bytearray(b"\xff"), "bytes are not JSON"),
     ({"deep": [b"\xff\x00"]}, "bytes are not JSON"),
@@ -206,7 +206,7 @@ def test_a_result_that_does_not_fit_its_hint_fails_the_job(app: Tenure, made: Ma
     def no_number() -> float:
         return math.nan
 
-    jobs = [lies.enqueue(), no_number.enqueue()]
+    jobs: list[Job[Any]] = [lies.enqueue(), no_number.enqueue()]
     made.worker.drain()
     for job in jobs:
         with pytest.raises(JobFailed) as caught:

@@ -67,9 +67,7 @@ def driver(app: Tenure) -> Iterator[tuple[Any, Callable[[str], Any], Commit, Com
 def driver_with_rows_of_its_own(app: Tenure) -> Iterator[tuple[Any, Callable[[str], Any], Commit, Commit]]:
     """A user may want rows as dicts: Tenure's statements must not see them so."""
     with driver(app) as given:
-        given[0].row_factory = (
-            (lambda cursor, row: {"row": row}) if app.program.database.is_sqlite else dict_row  # type: ignore[misc]
-        )
+        given[0].row_factory = (lambda cursor, row: {"row": row}) if app.program.database.is_sqlite else dict_row
         yield given
 
 

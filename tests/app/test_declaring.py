@@ -135,7 +135,7 @@ def test_an_option_that_cannot_be_is_one_line_with_the_tool_and_the_option(
 def test_an_async_function_runs_on_the_loop_only(app: Tenure) -> None:
     for isolation in ("thread", "process"):
         with pytest.raises(SettingsError, match="does not fit an async def"):
-            app.tool(isolation=isolation)(asynchronous)  # type: ignore[arg-type]  # wrong on purpose
+            app.tool(isolation=isolation)(asynchronous)
 
 
 def test_the_parentheses_are_asked_for(app: Tenure) -> None:
@@ -213,7 +213,7 @@ def test_the_context_is_found_by_its_hint_or_its_name(app: Tenure) -> None:
     async def awaited(c: AsyncToolContext, n: int) -> None: ...
     def without(n: int) -> None: ...
 
-    found = {fn.__name__: app.tool()(fn).spec for fn in (hinted, named, awaited, without)}  # type: ignore[arg-type]
+    found = {fn.__name__: app.tool()(fn).spec for fn in (hinted, named, awaited, without)}
     assert {name: spec.context for name, spec in found.items()} == {
         "hinted": "c",
         "named": "ctx",
@@ -241,7 +241,8 @@ def test_an_approval_function_sees_the_call(app: Tenure) -> None:
 def test_every_refusal_is_one_of_tenures_own(app: Tenure) -> None:
     """Nothing that an option can be makes the decorator end in an error of Python's."""
     for option in set(inspect.signature(Tenure.tool).parameters) - {"self", "bare"}:
-        for value in (object(), -1, "\x00", [], float("nan")):
+        values: list[Any] = [object(), -1, "\x00", [], float("nan")]
+        for value in values:
             try:
                 app.tool(**{option: value})(plain)
             except TenureError:

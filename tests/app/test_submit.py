@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,14 @@ def test_a_turn_from_request_to_answer(made: Made) -> None:
 
 def test_given_steps_as_objects_and_as_json(made: Made) -> None:
     """Typed steps and what a JSON API would send are one thing."""
-    for steps in (
+    plans: list[Any] = [
         [Step("a", made.tools.add, a=1), Step("b", "add", a=From("a")).after("a").optional()],
         [
             {"name": "a", "tool": "add", "arguments": {"a": 1}},
             {"name": "b", "tool": "add", "arguments": {"a": {"$from": "a"}}, "after": ["a"], "optional": True},
         ],
-    ):
+    ]
+    for steps in plans:
         turn = made.app.submit(session_id="s", steps=steps)
         made.worker.drain()
         assert turn.result("5s") == {"a": 3, "b": 5}
@@ -145,10 +147,11 @@ def test_one_answer_wins_and_its_author_may_repeat_it(made: Made) -> None:
     _, approval = made.asked()
     first = made.app.approve(approval.approval_id, by="anna")
     assert made.app.approve(approval.approval_id, by="anna") == first
-    for again in (
+    others: list[Callable[[], Any]] = [
         lambda: made.app.deny(first.approval_id, by="anna"),
-        lambda: made.app.approve(first.approval_id, by="b"),
-    ):
+        lambda: made.app.approve(first.approval_id, by="boris"),
+    ]
+    for again in others:
         with pytest.raises(AlreadyDecided, match="is approved already") as caught:
             again()
         assert caught.value.status == "approved"
@@ -194,44 +197,37 @@ def test_a_scope_may_end_at_an_instant(made: Made) -> None:
     assert made.calls[-1] == ("A-17", 5)
 
 
-NAIVE = [
+WRONG_ANSWERS: list[tuple[dict[str, Any], str]] = [
+    ({"expires": "1h"}, "expires"),
+    ({"uses": 3}, "uses"),
+    ({"scope": {}, "uses": 0}, "uses"),
+    ({"scope": {}, "uses": "3"}, "uses"),
+    ({"scope": {}, "uses": True}, "uses"),
+    ({"scope": {}, "expires": 60}, "expires"),
+    ({"scope": {}, "expires": "60"}, "expires"),
+    ({"scope": {"invoice": "B"}}, "scope"),
+    ({"scope": {"amount": {"min": 6}}}, "scope"),
+    ({"scope": {"amount": {"above": 1}}}, "scope"),
+    ({"by": " "}, "by"),
+]
+NAIVE: list[Any] = [
     "2031-01-01T10:00:00",
     "2031-01-01",
     dt.datetime(2031, 1, 1, 10, 0, tzinfo=dt.UTC).replace(tzinfo=None),
 ]
 
 
-@pytest.mark.parametrize("expires", NAIVE, ids=str)
-def test_a_naive_time_is_refused(made: Made, expires: Any) -> None:
+def test_an_answer_that_cannot_be_names_its_field_and_decides_nothing(made: Made) -> None:
     _, approval = made.asked()
-    with pytest.raises(InvalidInput, match="expires: expected an instant with its offset from UTC"):
-        made.app.approve(approval.approval_id, by="anna", scope={}, expires=expires)
-    assert made.app.pending() == [approval], "a refused answer decides nothing"
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"expires": "1h"}, "expires"),
-        ({"uses": 3}, "uses"),
-        ({"scope": {}, "uses": 0}, "uses"),
-        ({"scope": {}, "uses": "3"}, "uses"),
-        ({"scope": {}, "uses": True}, "uses"),
-        ({"scope": {}, "expires": 60}, "expires"),
-        ({"scope": {}, "expires": "60"}, "expires"),
-        ({"scope": {"invoice": "B"}}, "scope"),
-        ({"scope": {"amount": {"min": 6}}}, "scope"),
-        ({"scope": {"amount": {"above": 1}}}, "scope"),
-        ({"by": " "}, "by"),
-    ],
-    ids=str,
-)
-def test_an_answer_that_cannot_be_names_its_field(made: Made, options: dict[str, Any], field: str) -> None:
-    _, approval = made.asked()
-    with pytest.raises(InvalidInput) as caught:
-        made.app.approve(approval.approval_id, **{"by": "anna", **options})
-    assert caught.value.field == field
-    assert made.app.pending() == [approval]
+    for options, field in WRONG_ANSWERS:
+        with pytest.raises(InvalidInput) as caught:
+            made.app.approve(approval.approval_id, **{"by": "anna", **options})
+        assert caught.value.field == field, options
+        assert made.app.pending() == [approval], options
+    for expires in NAIVE:
+        with pytest.raises(InvalidInput, match="expires: expected an instant with its offset from UTC"):
+            made.app.approve(approval.approval_id, by="anna", scope={}, expires=expires)
+        assert made.app.pending() == [approval]
 
 
 # -- cancel, retry, not found ------------------------------------------------------------------------------------------
@@ -266,7 +262,7 @@ UNKNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
 @pytest.mark.parametrize("unknown", [UNKNOWN, "nonsense", "", "7", "' OR 1=1", "\x00"], ids=ascii)
 def test_an_id_that_is_nobodys_is_not_found(made: Made, unknown: str) -> None:
     """On PostgreSQL a text that is no UUID would end in an error of the database."""
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: made.app.job(unknown),
         lambda: made.app.turn(unknown),
         lambda: made.app.cancel(unknown),
@@ -282,7 +278,7 @@ def test_an_id_that_is_nobodys_is_not_found(made: Made, unknown: str) -> None:
 
 def test_another_tenants_rows_are_not_found(made: Made) -> None:
     turn, approval = made.asked()
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: made.app.turn(turn.id, tenant_id="acme"),
         lambda: made.app.session("s", tenant_id="acme"),
         lambda: made.app.events("s", tenant_id="acme"),

@@ -91,7 +91,7 @@ def test_tools_may_be_left_out(worker: Start, app: Any, folder: Folder) -> None:
 
 def test_tools_that_are_not_there(cli: Cli, folder: Folder, database_url: str, started: Start) -> None:
     process = started("worker", folder.app, "--database", database_url, "--only", "nothing")
-    assert process.process.wait(20) == 1
+    assert process.process.wait(20) == 2
     assert "no tool 'nothing' is registered here; known: broken" in process.err.read_text()
     assert len(process.err.read_text().splitlines()) == 1
 

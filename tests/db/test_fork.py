@@ -32,6 +32,8 @@ def put_or_hear(run=database.write):
         put("child", run)
     except DatabaseError as error:
         assert database.is_sqlite and "was in use when this process was forked" in str(error), repr(error)
+    else:
+        assert not database.is_sqlite, "a commit that the parent may take away"
 
 def child(body, *given):
     pid = os.fork()

@@ -157,8 +157,6 @@ class ApprovalMachine(RuleBasedStateMachine):
         for approval_id, question in self.questions.items():
             if question.status == "pending" and self._is_expired(question):
                 self._refused(approval_id, "expired")
-        if self.leases and any(lease.attempt < 0 for lease in self.leases.values()):
-            raise AssertionError("unreachable")
         self._forget_lost()
 
     def _forget_lost(self) -> None:
@@ -273,7 +271,7 @@ def _rows(tx: Tx) -> tuple[dict[str, tuple[str, str | None]], dict[str, tuple[in
     )
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_approvals(flow_database: Database) -> None:
     world = make(flow_database, approval_s=LIFE)
     world.worker.lease_s = 90.0

@@ -231,7 +231,7 @@ def _new(tool: str, needs: list[str]) -> NewJob:
     return NewJob(TENANT, uuid7(), tool, {}, max_attempts=1000, max_runtime_s=1e8, **named)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_keys(world: World) -> None:
     for tool in ("limited", "fair", "writer", "both"):
         world.tool(tool)

@@ -209,7 +209,7 @@ class TurnMachine(RuleBasedStateMachine):
                 assert waits, f"turn {turn.turn_id} is {turn.status} with nothing to do"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_turns(flow_database: Database) -> None:
     world = make(flow_database)
     run(TurnMachine, world)

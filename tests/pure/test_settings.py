@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("given", [{"poll": 3}, {"pol": "3s"}, {"max_rounds": 0}, {"schema": 7}], ids=str)
 def test_an_argument_that_cannot_be(given: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="^argument: "):
+    with pytest.raises(SettingsError, match=r"^argument: "):
         load({}, **given)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,9 @@ from tenure.db.engine import Database
 from tenure.db.schema import background_jobs
 from tenure.leases import LeaseClass
 from tenure.records import Job as JobRow
-from tenure.records import JobAttempt, Lease, RowKey, Stage
+from tenure.records import JobAttempt, Lease, Stage
 from tenure.sqlite import sqlite3
-from tenure.store import claims, jobs, journal, stages
+from tenure.store import claims, journal, stages
 from tenure.worker import Worker
 from tenure.worker.keeper import Keeper
 from tests import factory
@@ -138,6 +138,15 @@ class Kept:
                 hold.next_due = boottime()
         self.keeper.run_once()
 
+    def owned_again(self) -> None:
+        """Ticks until the first lease is."""
+
+        def owned() -> bool:
+            self.keeper.run_once()
+            return self.holds[0].state() == "owned"
+
+        until(owned, "owned again", 10.0)
+
 
 def keep(database: Database, count: int = 1, lease_class: LeaseClass = SHORT_CLASS, owner: str = "me:1") -> Kept:
     """Claims so many new jobs and gives their leases to a keeper."""
@@ -177,13 +186,3 @@ def row_locked(database: Database, job_id: str) -> Iterator[None]:
         connection.execute("SELECT 1 FROM tenure.background_jobs WHERE job_id = %s FOR NO KEY UPDATE", [job_id])
         yield
         connection.rollback()
-
-
-def job_row(database: Database, key: RowKey) -> JobRow:
-    found = database.read(lambda tx: jobs.get(tx, key))
-    assert found is not None
-    return found
-
-
-def words(entries: Sequence[JobAttempt]) -> list[str]:
-    return [entry.outcome for entry in entries]

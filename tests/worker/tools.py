@@ -52,7 +52,8 @@ def ends_badly(how: str) -> Any:
             return {"a": object()}
         case "exception":
             raise ValueError("no \0 'way' %s {}")
-    raise AssertionError(how)
+        case _:
+            raise AssertionError(how)
 
 
 @shelf.tool(isolation="process", max_attempts=3, **SHORT)

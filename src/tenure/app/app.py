@@ -141,7 +141,7 @@ class Tenure:
     async def aenqueue(self, tool: str, input: Mapping[str, Any], **options: Unpack[Options]) -> Job[Any]: ...
     async def aenqueue(self, tool: Any, input: Mapping[str, Any], **options: Unpack[Options]) -> Job[Any]:
         """As `enqueue`, from async code; `connection` may also be an AsyncConnection or AsyncSession."""
-        connection = options.get("connection")
+        connection: Any = options.get("connection")
         if hasattr(connection, "run_sync"):
             rest: Any = {option: value for option, value in options.items() if option != "connection"}
             made: Job[Any] = await connection.run_sync(lambda sync: self.enqueue(tool, input, connection=sync, **rest))

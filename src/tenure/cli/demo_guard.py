@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from tenure import __version__
 from tenure.errors import StateConflict
+from tenure.flow import PLAN
 from tenure.records import Worker
-from tenure.store import workers
+from tenure.store import views, workers
 from tenure.worker.background import Repeating
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Guard:
     def _check(self) -> None:
         database = self._program.database
         present = database.read(lambda tx: workers.present(tx, SILENT_S))
+        self._refuse_company(present)
         demos = sorted((each for each in present if each.name == NAME), key=_age)
         if demos and demos[0].owner != self._owner:
             first = demos[0]
@@ -79,6 +81,18 @@ class Guard:
                 f"another demo is running on {database.name} (pid {first.pid} on {first.host}, since "
                 f"{first.started_at:%H:%M:%S}Z): wait until it has ended, or give another --database",
                 "running",
+            )
+
+    def _refuse_company(self, present: list[Worker]) -> None:
+        """Its workers would plan another program's turns, by recipes that they do not have."""
+        own = {PLAN, *self._program.tools.names()}
+        others = [each.owner for each in present if not own.issuperset(each.tools)]
+        turns = self._program.database.read(lambda tx: views.open_turns(tx, f"{NAME}-"))
+        if others or turns:
+            name = self._program.database.name
+            seen = f"worker {others[0]}" if others else f"{turns} unfinished turns"
+            raise StateConflict(
+                f"another program works on {name} ({seen}): give the demo a --database of its own", "busy"
             )
 
 

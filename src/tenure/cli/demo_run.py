@@ -36,8 +36,8 @@ PROJECT = "demo"
 
 def run(wanted: Wanted, view: View) -> int:
     """Runs the demo; whatever happens, its workers are ended and an unfinished turn is cancelled."""
-    signal.signal(signal.SIGTERM, _interrupt)
     with ExitStack() as ends:
+        ends.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupt))
         if wanted.makes_folder:
             wanted.out.mkdir(parents=True, exist_ok=True)
         demo = on_database(app, wanted.database_url, str(wanted.out / "artifacts"))

@@ -49,6 +49,7 @@ def _list(program: Program, tenant: str, status: str | None, tool: str | None, l
 
     wanted = Filter(tenant, status=one_of(status, JobStatus, "status"), tool=tool, limit=limit)
     found = program.database.read(lambda tx: jobs.listed(tx, wanted))
+    offered = _offered(program)
     if as_json:
         print_json([record(job) for job in found])
         return 0
@@ -62,7 +63,7 @@ def _list(program: Program, tenant: str, status: str | None, tool: str | None, l
             job.fencing_token,
             job.lease_owner,
             job.created_at,
-            _state(program, job),
+            _state(job, offered),
         )
         for job in found
     ]
@@ -70,14 +71,20 @@ def _list(program: Program, tenant: str, status: str | None, tool: str | None, l
     return 0
 
 
-def _state(program: Program, job: Job) -> str:
-    """What there is to say beside the status: why nothing happens, or how it ended."""
-    from tenure.app.handles import state_of
+def _offered(program: Program) -> set[str]:
+    """The tools that live workers offer."""
+    from tenure.store import workers
 
-    if job.status == "queued":
-        said = state_of(program, job)
-        return "" if said == "queued" else said.removeprefix("queued: ")
-    return job.error_code or ""
+    return {tool for worker in program.database.read(workers.present) for tool in worker.tools}
+
+
+def _state(job: Job, offered: set[str]) -> str:
+    """What there is to say beside the status: why nothing happens, or how it ended."""
+    if job.status != "queued":
+        return job.error_code or ""
+    if job.blocked_by is not None:
+        return f"waits for {job.blocked_by}"
+    return "" if job.tool in offered else f"no worker offers {job.tool!r} (start: tenure worker module:app)"
 
 
 def _show(program: Program, tenant: str, job_id: str, as_json: bool) -> int:
@@ -103,14 +110,10 @@ def _show(program: Program, tenant: str, job_id: str, as_json: bool) -> int:
         print_json({**record(job), "owners": [each.as_dict() for each in owned], **listed})
         return 0
     print_fields(record(job, ("tenant_id", "request_digest", "traceparent", "digest")))
-    print(f"\nownership{_why(program, job)}")
+    said = _state(job, _offered(program)) if job.status == "queued" else ""
+    print(f"\nownership{f' ({said})' if said else ''}")
     print_table(COLUMNS, [as_row(each) for each in owned], "nobody has claimed it yet")
     return 0
-
-
-def _why(program: Program, job: Job) -> str:
-    said = _state(program, job) if job.status == "queued" else ""
-    return f" ({said})" if said else ""
 
 
 @app.command("retry")

@@ -89,12 +89,17 @@ def serve(wanted: Wanted) -> int:
 
 def _opened(wanted: Wanted) -> tuple[Tenure, Worker]:
     from tenure.cli.loading import explaining, load_app
+    from tenure.errors import InvalidInput, NotFound
 
     app = load_app(wanted.app, wanted.database)
     if wanted.dev:
         _shorten(app)
-    with explaining(_name(app)):
-        worker = app.new_worker(name=wanted.name, slots=wanted.concurrency, only=wanted.only, without=wanted.without)
+    options: dict[str, Any] = {"only": wanted.only, "without": wanted.without}
+    try:
+        with explaining(_name(app)):
+            worker = app.new_worker(name=wanted.name, slots=wanted.concurrency, **options)
+    except NotFound as error:
+        raise InvalidInput(str(error), field="only") from error
     return app, worker
 
 

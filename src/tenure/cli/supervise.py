@@ -20,8 +20,8 @@ STEADY_S = 60.0
 
 
 def working_command(options: Sequence[str]) -> list[str]:
-    """The command line of a working process."""
-    return [sys.executable, "-m", "tenure", "worker", *options, "--alone"]
+    """The command line of a working process; -P: what lies in the current folder must not shadow Python's own."""
+    return [sys.executable, "-P", "-m", "tenure", "worker", *options, "--alone"]
 
 
 class Leash:

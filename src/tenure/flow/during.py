@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import CancelRequested, OwnershipLost
+from tenure.errors import CancelRequested, OwnershipLost, TerminalError
 from tenure.flow import facts
 from tenure.flow.program import Program
 from tenure.payload import sanitize, sanitize_text
@@ -64,7 +64,8 @@ def save_stage(program: Program, owner: str, lease: Lease, place: StagePlace, di
             raise OwnershipLost(f"stage {place} of job {lease.job_id}: no longer the owner")
         if renewal.cancel_requested:
             raise CancelRequested(f"job {lease.job_id} is to be cancelled")
-        stages.save(tx, lease.held, place.name, place.part, digest, encoded)
+        if not stages.save(tx, lease.held, place.name, place.part, digest, encoded):
+            raise TerminalError(f"stage {place} of job {lease.job_id}: an effect has this name", code="name_taken")
         facts.of_attempt(tx, lease, "stage_saved", stage=str(place), sha256=facts.sha256(encoded))
         return renewal.remaining_s
 

@@ -37,7 +37,7 @@ class Step:
         self.is_optional = False
 
     def after(self, *names: str) -> Step:
-        self.depends_on += [name for name in names if name not in self.depends_on]
+        self.depends_on = list(dict.fromkeys([*self.depends_on, *names]))
         return self
 
     def optional(self) -> Step:
@@ -111,7 +111,7 @@ def _followed(path: str, outputs: Mapping[str, Any]) -> Any:
     for part in path.split("."):
         if isinstance(found, Mapping) and part in found:
             found = found[part]
-        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+        elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
             found = found[int(part)]
         else:
             raise InvalidInput(f"reference {path!r} leads nowhere at {part!r}", field=path)

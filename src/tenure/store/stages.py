@@ -25,8 +25,11 @@ def of_job(tx: Tx, key: RowKey) -> list[Stage]:
     return many(Stage, tx.rows(statement))
 
 
-def save(tx: Tx, held: Held, name: str, part: str, digest: str, answer: str) -> None:
-    """Stores a finished stage; `answer` is encoded JSON. The caller holds the job's row under the predicate."""
+def save(tx: Tx, held: Held, name: str, part: str, digest: str, answer: str) -> bool:
+    """Stores a finished stage; `answer` is encoded JSON. The caller holds the job's row under the predicate.
+
+    False: an effect of the job has this name.
+    """
     values = {
         "fencing_token": held.fencing_token,
         "digest": digest,
@@ -38,7 +41,7 @@ def save(tx: Tx, held: Held, name: str, part: str, digest: str, answer: str) -> 
         _g.tenant_id == held.tenant_id, _g.job_id == held.job_id, _g.name == name, _g.part == part, _g.kind == "stage"
     )
     if tx.count(sa.update(job_stages).where(where).values(_encoded(values))) == 1:
-        return
+        return True
     row = {
         "tenant_id": held.tenant_id,
         "job_id": held.job_id,
@@ -48,7 +51,7 @@ def save(tx: Tx, held: Held, name: str, part: str, digest: str, answer: str) -> 
         "started_at": now(),
         **values,
     }
-    tx.execute(insert_if_absent(job_stages).values(_encoded(row)))
+    return tx.count(insert_if_absent(job_stages).values(_encoded(row))) == 1
 
 
 def _encoded(values: dict[str, object]) -> dict[str, object]:
@@ -68,7 +71,14 @@ def start_effect(
     tx: Tx, held: Held, name: str, part: str, *, digest: str, effect_key: str, resource: str, repeat: str
 ) -> None:
     """Marks the effect as started under this token; its request is about to leave."""
-    values = {"fencing_token": held.fencing_token, "state": "started", "error_code": None, "error_text": None}
+    values = {
+        "fencing_token": held.fencing_token,
+        "state": "started",
+        "answer": None,
+        "error_code": None,
+        "error_text": None,
+        "finished_at": None,
+    }
     where = _effect(RowKey(held.tenant_id, held.job_id), name, part)
     if tx.count(sa.update(job_stages).where(where).values(**values)) == 1:
         return

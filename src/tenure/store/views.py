@@ -10,12 +10,13 @@ import sqlalchemy as sa
 
 from tenure.db.clock import now, now_plus
 from tenure.db.reading import columns_of, many
-from tenure.db.schema import background_jobs, job_stages
+from tenure.db.schema import agent_turns, background_jobs, job_stages
 from tenure.db.tx import Tx
 from tenure.records import Stage
 
 _j = background_jobs.c
 _g = job_stages.c
+_t = agent_turns.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,20 @@ def _counts(tx: Tx, statement: sa.Select[Any]) -> dict[str, int]:
     return {row[0]: row[1] for row in tx.rows(statement.order_by(sa.literal_column("1")))}
 
 
+def open_turns(tx: Tx, besides: str) -> int:
+    """How many turns have not ended, but for those of sessions whose names begin so."""
+    wanted = sa.and_(_t.finished_at.is_(None), sa.not_(_t.session_id.startswith(besides, autoescape=True)))
+    return int(tx.execute(sa.select(sa.func.count()).select_from(agent_turns).where(wanted)).scalar_one())
+
+
 def in_review(tx: Tx, limit: int) -> list[Stage]:
     """Effects of unknown outcome whose job has ended: a person must say what happened outside."""
     ended = sa.and_(_j.tenant_id == _g.tenant_id, _j.job_id == _g.job_id, _j.finished_at.is_not(None))
     statement = (
         sa.select(*columns_of(job_stages, Stage))
         .join(background_jobs, ended)
-        .where(_g.kind == "effect", _g.state.in_(["started", "unknown"]))
+        # Literals, so that the partial index is seen to fit.
+        .where(sa.literal_column("kind = 'effect' AND state IN ('started', 'unknown')"))
         .order_by(_g.started_at, _g.job_id, _g.name, _g.part)
         .limit(limit)
     )

@@ -52,18 +52,22 @@ class Driver:
 
     def drain(self, most: int = 200) -> int:
         """Steps until nothing is claimable; returns how many attempts ran. AssertionError when it never ends."""
-        total = 0
+        total, leases = 0, self._found()
         for _ in range(most):
-            ran = self.step()
-            if not ran:
+            if not leases:
                 return total
-            total += ran
+            self.work(leases)
+            total += len(leases)
+            leases = self.claim() or self._found()
         raise AssertionError(f"still busy after {most} steps: {self.ran[-10:]}")
+
+    def _found(self) -> list[Lease]:
+        self.maintain()
+        return self.claim()
 
     def step(self) -> int:
         """Maintenance, then one batch; returns how many jobs were claimed."""
-        self.maintain()
-        leases = self.claim()
+        leases = self._found()
         self.work(leases)
         return len(leases)
 
