@@ -231,7 +231,13 @@ def test_one_after_another_in_a_folder(tmp_path: Path, seen: Callable[..., Seen]
     make_book(tmp_path / "b.xlsx", S=[["a"], [1], [2]])
     out = demo("b.xlsx", "--yes", folder=tmp_path).stdout
     assert "lease 6 s, heartbeat 1 s, missed 1, margin 2 s (6 > (1 + 1) × 1 + 2 = 4)" in out
-    for text in ("SIGKILL to worker-1", "worker-2 took over normalise", "--yes: approved", "Who held which job"):
+    for text in (
+        "SIGKILL to worker-1",
+        "worker-2 took over normalise",
+        "nobody renewed worker-1's lease",
+        "--yes: approved",
+        "Who held which job",
+    ):
         assert out.count(text) == 1, out
     assert re.search(r"finished stages repeated +none \(2 kept from token 3, 1 done after the takeover\)", out)
     assert re.search(r"rows +2 in = 2 kept \+ 0 merged \+ 0 rejected", out)

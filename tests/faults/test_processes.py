@@ -15,7 +15,7 @@ from tenure.db.schema import agent_events, artifacts, background_jobs, job_attem
 from tenure.states import is_terminal
 from tests import factory
 from tests.faults.conftest import Crew
-from tests.worker.scene import until
+from tests.worker.scene import gone, until
 
 pytestmark = pytest.mark.timeout(170)
 
@@ -45,6 +45,16 @@ def test_sigkill_in_the_middle_and_another_takes_over(crew: Crew) -> None:
     (entry,) = crew.scene.journal(job)
     assert (entry.outcome, entry.fencing_token, entry.owner.partition(":")[0]) == ("lease_expired", token, "one")
     assert [len(lines(crew, word)) for word in ("first", "between", "second")] == [1, 2, 1]
+
+
+def test_a_killed_worker_leaves_no_tool_process_behind(crew: Crew) -> None:
+    crew.start("one")
+    crew.scene.app.enqueue("lingers", {"notes": str(crew.scene.notes.path)})
+    until(lambda: any(line.isdigit() for line in crew.scene.notes.lines()), "the tool's process")
+    (pid,) = [int(line) for line in crew.scene.notes.lines() if line.isdigit()]
+    assert not gone(pid)
+    crew.kill("one")
+    until(lambda: gone(pid), "its end")
 
 
 def test_a_job_that_kills_its_worker_is_not_handed_out_for_ever(crew: Crew) -> None:
@@ -77,7 +87,7 @@ def test_who_stands_still_past_the_lease_comes_back_to_nothing(crew: Crew) -> No
     crew.start("two")
     assert job.result("40s") == "two"
     crew.signal("one", signal.SIGCONT)
-    until(lambda: "refused 4 one" in crew.scene.notes.lines(), "the refusals of the old owner")
+    until(lambda: "refused 4 one" in crew.scene.notes.lines(), f"refusals, has {crew.scene.notes.lines()}")
     until(lambda: "result_rejected" in crew.scene.outcomes(job), "the rejection")
     row, journal = crew.scene.row(job), crew.scene.journal(job)
     assert (row.status, row.output, (row.lease_owner or "").partition(":")[0]) == ("completed", "two", "two")

@@ -48,8 +48,8 @@ def test_a_bare_job_is_made_once_for_a_key(world: World) -> None:
     for other in ({"arguments": {"n": 2}}, {"project_id": "q"}, {"tool": "other"}):
         if "tool" in other:
             world.tool("other")
+        fields: dict[str, Any] = {"tool": "read", "arguments": {"n": 1}, "project_id": "p", **other}
         with pytest.raises(IdempotencyConflict):
-            fields: dict[str, Any] = {"tool": "read", "arguments": {"n": 1}, "project_id": "p", **other}
             flow.enqueue(world.program, BareJob(idempotency_key="k", **fields))
 
 

@@ -76,12 +76,9 @@ def snapshot(world: World, session: str) -> str:
     def body(tx: Any) -> list[Any]:
         (turn,) = turns.listed(tx, "default", session_id=session)
         rows: list[Any] = [sessions.get(tx, key), turn, *plans.of_turn(tx, turn.key), *jobs.of_turn(tx, turn.key)]
-        for approval in approvals.listed(tx, "default", status=None, limit=500):
-            if approval.session_id == session:
-                rows.append(approval)
-        for grant in approvals.grants(tx, "default", limit=500):
-            if grant.session_id == session:
-                rows.append(grant)
+        found = approvals.listed(tx, "default", status=None, limit=500)
+        rows += [approval for approval in found if approval.session_id == session]
+        rows += [grant for grant in approvals.grants(tx, "default", limit=500) if grant.session_id == session]
         return [*rows, projects.get(tx, RowKey("default", f"p-{session}"))]
 
     kept = [

@@ -16,11 +16,11 @@ from tenure.db.tx import Tx
 from tenure.errors import AlreadyDecided, ApprovalExpired, StateConflict
 from tenure.flow import Completed, Failed, Settled, Settlement
 from tenure.planner import Step
-from tenure.records import Lease, RowKey
+from tenure.records import Approval, Lease, RowKey
 from tests.flow.opened import flow_database as flow_database
 from tests.flow.opened import kept_databases as kept_databases
 from tests.flow.world import TENANT, World, check_session, make
-from tests.machine.worlds import empty, run
+from tests.machine.worlds import empty, outcome, run
 
 LIFE, STEP = 10_000.0, 4_000.0  # a question lives for two and a half steps of time
 PICK = st.integers(0, 99)
@@ -101,16 +101,16 @@ class ApprovalMachine(RuleBasedStateMachine):
         question = self.questions[approval_id]
         answer = "approved" if approve else "denied"
         decision = flow.Decision(approval_id=approval_id, approve=approve, by=by)
-        try:
-            decided = flow.decide(self.world.program, decision)
-        except ApprovalExpired:
+        decided = outcome(lambda: flow.decide(self.world.program, decision), ApprovalExpired, AlreadyDecided)
+        if isinstance(decided, ApprovalExpired):
             assert self._is_expired(question)
             if question.status == "pending":
                 self._refused(approval_id, "expired")
-        except AlreadyDecided as error:
-            assert error.status == question.status != "pending"
+        elif isinstance(decided, AlreadyDecided):
+            assert decided.status == question.status != "pending"
             assert (question.status, question.by) != (answer, by)
         else:
+            assert isinstance(decided, Approval)
             assert decided.status == answer
             if question.status == "pending":
                 assert not self._is_expired(question)

@@ -23,7 +23,7 @@ from tests.flow.opened import flow_database as flow_database
 from tests.flow.opened import kept_databases as kept_databases
 from tests.flow.opened import world as world
 from tests.flow.world import TENANT, World
-from tests.machine.worlds import empty, run
+from tests.machine.worlds import empty, outcome, run
 
 PLACES = {
     "limit/limited": 2,
@@ -123,10 +123,10 @@ class KeyMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
         job_id = sorted(self.needs)[pick % len(self.needs)]
-        try:
-            settled = flow.cancel_job(self.world.program, RowKey(TENANT, job_id), "anna")
-        except StateConflict as error:
-            assert error.state == self.expected[job_id]
+        key = RowKey(TENANT, job_id)
+        settled = outcome(lambda: flow.cancel_job(self.world.program, key, "anna"), StateConflict)
+        if isinstance(settled, StateConflict):
+            assert settled.state == self.expected[job_id]
             return
         self.expected[job_id] = "cancelled" if self.expected[job_id] == "queued" else "cancelling"
         self._follow({key.id for key in settled.keys})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,8 @@ from tenure.db.schema import fencing_token_counter, metadata, tenure_meta
 from tenure.db.tx import Tx
 from tests.flow.world import World
 
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 KEPT = {tenure_meta.name, fencing_token_counter.name}
 FULL = {"max_examples": 100, "stateful_step_count": 40}
 
@@ -26,6 +29,14 @@ def empty(database: Database) -> None:
                 tx.execute(sa.delete(table))
 
     database.write(body)
+
+
+def outcome(verb: Callable[[], T], *refusals: type[E]) -> T | E:
+    """What the verb returned, or with which of these refusals it answered."""
+    try:
+        return verb()
+    except refusals as error:
+        return error
 
 
 def run(machine: type[RuleBasedStateMachine], made: World, **how: Any) -> None:

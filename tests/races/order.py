@@ -1,4 +1,4 @@
-"""Verbs of the flow in a forced order: the first stops just before its commit, and the second is shown to wait or not."""
+"""Verbs of the flow in a forced order: the first stops just before its commit, the second is shown to wait or not."""
 
 from __future__ import annotations
 

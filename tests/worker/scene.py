@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import psycopg
 import sqlalchemy as sa
 
@@ -41,6 +42,14 @@ def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
         assert time.monotonic() < end, f"never came within {seconds:g} s: {what}"
         time.sleep(0.01)
     return found
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import pytest
 from pydantic import BaseModel
 
@@ -20,18 +19,11 @@ from tenure.db.engine import Database
 from tenure.errors import JobFailed, RetryableError, SettingsError, TerminalError
 from tests import factory
 from tests.worker import tools
-from tests.worker.scene import SHORT, Scene, until
+from tests.worker.scene import SHORT, Scene, gone, until
 from tests.worker.tools import Order, Part
 
 DUE = dt.date(2031, 2, 3)
 AT = dt.datetime(2031, 4, 5, 6, 7, 8, tzinfo=dt.UTC)
-
-
-def gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 # -- typed, both ways --------------------------------------------------------------------------------------------------

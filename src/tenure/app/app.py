@@ -130,7 +130,7 @@ class Tenure:
         with adopted(self.program.database, connection) as tx:
             return flow.enqueue_on(self.program, tx, request)
 
-    def enqueue_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> Job[Any]:
+    def _enqueue_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> Job[Any]:
         """What `tool.enqueue(…)` calls."""
         row, replayed = flow.enqueue(self.program, BareJob(tool=spec.name, arguments=arguments))
         return Job(self.program, row, spec, replayed=replayed)

@@ -18,7 +18,7 @@ R = TypeVar("R")
 class Enqueues(Protocol):
     """What a tool needs of its app."""
 
-    def enqueue_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> Any: ...
+    def _enqueue_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> Any: ...
 
 
 class Tool(Generic[P, R]):
@@ -41,7 +41,7 @@ class Tool(Generic[P, R]):
         approval or writes a slot."""
         if args:
             raise TypeError(f"{self.name}.enqueue takes named arguments only: they are stored by name")
-        job: Job[R] = self._app.enqueue_tool(self.spec, dict(keywords))
+        job: Job[R] = self._app._enqueue_tool(self.spec, dict(keywords))
         return job
 
     def __repr__(self) -> str:

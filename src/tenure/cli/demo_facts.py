@@ -27,12 +27,14 @@ STEPS = ("parse", "normalise", "draft", "publish")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The turn in one snapshot. `jobs` by step, `saved` the stages of normalise, `now` the database's time."""
+    """The turn in one snapshot. `jobs` by step, `saved` the stages of normalise, `events` those that came since the
+    last look, `now` the database's time."""
 
     turn: Turn
     jobs: dict[str, Job]
     saved: list[Stage]
     pending: list[Approval]
+    events: list[Event]
     now: datetime
     owners: list[str]
 
@@ -43,8 +45,8 @@ class State:
         return self.turn.status, len(self.saved), len(self.pending), tuple(moved)
 
 
-def state_of(program: Program, key: RowKey) -> State:
-    """A look at the turn."""
+def state_of(program: Program, key: RowKey, after: int) -> State:
+    """A look at the turn, with the events after a cursor."""
 
     def body(tx: Tx) -> State:
         turn = turns.get(tx, key)
@@ -54,7 +56,9 @@ def state_of(program: Program, key: RowKey) -> State:
         normalise = by_tool.get("normalise")
         saved = [] if normalise is None else stages.of_job(tx, normalise.key)
         present = [worker.owner for worker in workers.present(tx)]
-        return State(turn, by_tool, saved, approvals.pending_of_turn(tx, key), views.database_time(tx), present)
+        pending = approvals.pending_of_turn(tx, key)
+        news = events.page(tx, turn.session, after).events
+        return State(turn, by_tool, saved, pending, news, views.database_time(tx), present)
 
     return program.database.read(body)
 

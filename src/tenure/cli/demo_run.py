@@ -80,6 +80,7 @@ class Story:
         self._session = f"demo-{uuid7()[-12:]}"
         self._alive: list[Process] = []
         self._turn: Turn | None = None
+        self._read = 0
 
     def tell(self) -> Result:
         """From the file to the result."""
@@ -171,15 +172,18 @@ class Story:
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> State:
+        """The turn now; what is new is shown."""
         assert self._turn is not None
-        return state_of(self._demo.program, self._turn.row.key)
+        state = state_of(self._demo.program, self._turn.row.key, self._read)
+        self._read = state.events[-1].event_seq if state.events else self._read
+        self._view.show(state)
+        return state
 
     def _wait(self, until: Callable[[State], bool]) -> State:
         """Looks until it is so. WorkerDied; WaitTimeout when nothing has moved for three minutes."""
         moved_at, mark = time.monotonic(), None
         while True:
             state = self._look()
-            self._view.show(state)
             if until(state):
                 return state
             for process in self._alive:

@@ -18,7 +18,7 @@ from rich.text import Text
 from tenure.cli.demo_facts import STEPS, Killed, Result, State
 from tenure.cli.demo_story import closing, lease_line
 from tenure.cli.output import clock_time, print_json
-from tenure.records import Approval, Job
+from tenure.records import Approval, Event, Job
 from tenure.states import JobStatus
 
 if TYPE_CHECKING:
@@ -107,7 +107,6 @@ class Printing(View):
         super().__init__(yes)
         terminal = sys.stdout.isatty()
         self.console = Console(highlight=False, width=None if terminal else 120)
-        self._said: set[tuple[Any, ...]] = set()
 
     def begin(self, demo: Tenure, session: str) -> None:
         self.note("tenure demo: clean a workbook, lose a worker, lose nothing", "bold")
@@ -119,28 +118,31 @@ class Printing(View):
         self.console.print(Text(text, style=style), soft_wrap=True)
 
     def show(self, state: State) -> None:
-        """Says each thing once, when it has happened."""
-        for step in STEPS:
-            job = state.jobs.get(step)
-            if job is not None and job.fencing_token is not None:
-                self._once(job, state)
+        """Says what has happened since the last look, as the log has it."""
+        for event in state.events:
+            if event.payload.get("tool") in STEPS:
+                self._tell(event, state)
 
-    def _once(self, job: Job, state: State) -> None:
-        key = (job.tool, job.status, job.fencing_token)
-        if key in self._said or job.status not in (JobStatus.RUNNING, JobStatus.COMPLETED, JobStatus.FAILED):
-            return
-        self._said.add(key)
-        owner = (job.lease_owner or "").partition(":")[0]
-        if job.status == JobStatus.RUNNING and job.attempt > 1:
-            kept = sum(stage.fencing_token != job.fencing_token for stage in state.saved)
-            text = f"{owner} took over {job.tool} with token {job.fencing_token}; {kept} finished stages are kept"
-            self.note(f"{clock_time(job.claimed_at)}  {text}", "bold green")
-        elif job.status == JobStatus.COMPLETED:
-            self.note(f"{clock_time(job.finished_at)}  {job.tool} completed by {owner}, token {job.fencing_token}")
-        elif job.status == JobStatus.FAILED:
-            self.note(f"{clock_time(job.finished_at)}  {job.tool} failed: {job.error_code}: {job.error_text}", "red")
-        else:
-            self.note(f"{clock_time(job.claimed_at)}  {job.tool} claimed by {owner}, token {job.fencing_token}")
+    def _tell(self, event: Event, state: State) -> None:
+        facts, token = event.payload, event.fencing_token or 0
+        tool, worker = facts["tool"], facts.get("owner", "").partition(":")[0]
+        match event.type:
+            case "job_started" if facts["attempt"] == 1:
+                self._at(event, f"{tool} claimed by {worker}, token {token}")
+            case "job_started":
+                kept = sum(stage.fencing_token < token for stage in state.saved)
+                self._at(event, f"{worker} took over {tool}, token {token}; finished stages kept: {kept}", "bold green")
+            case "lease_expired":
+                self._at(event, f"nobody renewed {worker}'s lease on {tool}: it is queued again", "yellow")
+            case "job_completed":
+                self._at(event, f"{tool} completed, token {token}")
+            case "job_failed":
+                self._at(event, f"{tool} failed: {facts.get('code')}: {facts.get('text')}", "bold red")
+            case _:
+                pass
+
+    def _at(self, event: Event, text: str, style: str = "") -> None:
+        self.note(f"{clock_time(event.created_at)}  {text}", style)
 
     def end(self, result: Result) -> None:
         for part in closing(result):

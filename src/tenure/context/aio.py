@@ -88,10 +88,10 @@ class AsyncToolContext:
         attempt = self._attempt
         place = attempt.enter(name, part)
         digest = digest_of(place, args)
+        await self.require_ownership()
         found = await asyncio.to_thread(attempt.saved, place)
         if found is not None and found.digest == digest:
             return found.answer
-        await self.require_ownership()
         value = await _awaited(fn(*args))
         return await asyncio.to_thread(attempt.save, place, digest, value)
 
@@ -109,8 +109,8 @@ class AsyncToolContext:
         """As in ToolContext; `send` may be async."""
         attempt = self._attempt
         place = attempt.enter(name, part)
-        wanted = await asyncio.to_thread(attempt.request, place, request, key, resource, repeat)
         await self.require_ownership()
+        wanted = await asyncio.to_thread(attempt.request, place, request, key, resource, repeat)
         found = await asyncio.to_thread(effects.enter, attempt.program, attempt.owner, attempt.lease, wanted)
         call = attempt.call(wanted)
         if found is not None and found.state == "done":

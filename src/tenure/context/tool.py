@@ -204,10 +204,10 @@ class ToolContext:
         """Enters a stage; whether an earlier attempt saved it for these arguments, and what."""
         attempt = self._attempt
         place = attempt.enter(name, part)
+        attempt.require()
         found = attempt.saved(place)
         if found is not None and found.digest == digest_of(place, args):
             return True, found.answer
-        attempt.require()
         return False, None
 
     def save_stage(self, name: str, args: tuple[Any, ...], value: Any, part: str = "") -> Any:
@@ -234,8 +234,9 @@ class ToolContext:
         answer, or `call.not_done(reason)`, or None when it cannot tell.
         """
         attempt = self._attempt
-        wanted = attempt.request(attempt.enter(name, part), request, key, resource, repeat)
+        place = attempt.enter(name, part)
         attempt.require()
+        wanted = attempt.request(place, request, key, resource, repeat)
         found = effects.enter(attempt.program, attempt.owner, attempt.lease, wanted)
         call = attempt.call(wanted)
         if found is not None and found.state == "done":

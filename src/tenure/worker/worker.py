@@ -16,7 +16,7 @@ from tenure import flow
 from tenure.canon import name as checked_name
 from tenure.context import Attempt, Hold, Stop, boottime
 from tenure.errors import CommitUnknown, DatabaseError
-from tenure.flow import PLAN, Completed, Failed, Outcome, Planned, Program, Settlement
+from tenure.flow import PLAN, Outcome, Program
 from tenure.leases import DEFAULT_LEASE, LeaseClass
 from tenure.records import Held, Lease
 from tenure.store import claims
@@ -27,6 +27,7 @@ from tenure.worker.isolation import Lifetime, Loop, Threads
 from tenure.worker.keeper import Keeper
 from tenure.worker.presence import Presence
 from tenure.worker.process import Processes, importable
+from tenure.worker.settling import settle
 
 log = logging.getLogger("tenure.worker")
 MOST_CLAIMED = 200
@@ -331,9 +332,15 @@ class Worker:
     def _return_away(self) -> None:
         """What still runs under our tokens after the process was away is given back, expired or not."""
         pairs = list(self._away)
-        if pairs:
+        if not pairs:
+            return
+        try:
             self._follower.add(flow.give_back(self.program, self.owner, pairs, "away", AWAY_DELAY_S))
-            del self._away[: len(pairs)]  # only now: a database that is still away keeps nobody from its refund
+        except DatabaseError:
+            raise  # tried again: a database that is still away keeps nobody from its refund
+        except Exception:  # rescue ends what cannot be returned
+            log.exception("what was away could not be given back")
+        del self._away[: len(pairs)]
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -341,9 +348,8 @@ class Worker:
         ended = [self._finished.popleft() for _ in range(min(len(self._finished), MOST_CLAIMED))]
         if not ended:
             return
-        wanted = [Settlement(hold.lease, outcome) for hold, outcome in ended if _is_told(hold, outcome)]
         try:
-            settled = self._settled(wanted) if wanted else flow.Settled()
+            settled = settle(self.program, self.owner, ended, self._claiming)
         except DatabaseError:
             self._finished.extendleft(reversed(ended))  # still renewed; tried again when the database is back
             raise
@@ -353,45 +359,12 @@ class Worker:
         for held in settled.rejected:
             log.warning("result_rejected", extra={"job_id": held.job_id, "fencing_token": held.fencing_token})
 
-    def _settled(self, wanted: Sequence[Settlement]) -> flow.Settled:
-        try:
-            return flow.settle(self.program, self.owner, wanted, self._claiming)
-        except DatabaseError:
-            raise
-        except Exception:  # one result that cannot be written must not take its neighbours down
-            log.exception("settlement failed; settling one by one")
-        settled = flow.Settled()
-        for each in wanted:
-            settled.add(self._settled_alone(each))
-        return settled
-
-    def _settled_alone(self, each: Settlement) -> flow.Settled:
-        try:
-            return flow.settle(self.program, self.owner, [each])
-        except DatabaseError:
-            raise
-        except Exception:
-            log.exception("settlement failed", extra={"job_id": each.lease.job_id})
-        try:
-            constant = Failed("settlement_failed", "the result could not be recorded", "terminal")
-            return flow.settle(self.program, self.owner, [Settlement(each.lease, constant)])
-        except DatabaseError:
-            raise
-        except Exception:  # not even that: the lease runs out, and rescue ends the job or quarantines it
-            log.exception("settlement given up", extra={"job_id": each.lease.job_id})
-            return flow.Settled()
-
     def _forget(self, pairs: Iterable[Held]) -> None:
         listed = list(pairs)
         self._keeper.remove(listed)
         for pair in listed:
             self._running.pop(pair, None)
             self._on_loop.pop(pair, None)
-
-
-def _is_told(hold: Hold, outcome: Outcome) -> bool:
-    """An attempt that lost its lease and was stopped has nothing to say; one that finished late is put on record."""
-    return hold.stop not in ("lost", "away") or isinstance(outcome, (Completed, Planned))
 
 
 def _lease_classes(program: Program, only: Iterable[str] | None, without: Iterable[str]) -> dict[str, LeaseClass]:

@@ -17,6 +17,7 @@ from typing import Any
 from tenure import Tenure, ToolContext
 from tenure.errors import OwnershipLost
 from tests.worker.scene import Notes
+from tests.worker.tools import lingers
 
 LEASE: dict[str, Any] = {"lease": "5s", "heartbeat": "1s", "margin": "1s"}
 GRACE_S = 20.0
@@ -81,6 +82,7 @@ def build(url: str, notes: Notes, name: str) -> Tenure:
         time.sleep(0.15)
         return int(ctx.stage("two", lambda: _noted(notes, f"two {ctx.job_id}", one + 1)))
 
+    app.program.tools.add(lingers.spec)
     return app
 
 
