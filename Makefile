@@ -46,6 +46,7 @@ faults: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants_flow.py
 
 system-test: $(STAMP)
 	@for part in chromium nginx; do \

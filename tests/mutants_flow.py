@@ -9,7 +9,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests import mutants
-from tests.mutants import POSTGRESQL, mutant
+from tests.mutants import mutant
 
 OWN = (*mutants.ASSERTIONS, "tenure.errors.", "Failed")
 
@@ -33,7 +33,7 @@ FLOW = [
         "flow/turns.py",
         "    void_approvals(tx, turn)\n    for item",
         "    for item",
-        "flow/test_approvals.py::test_a_voided_question_cannot_be_answered[{}]",
+        "flow/test_plan.py::test_a_step_that_fails_for_good_fails_the_turn_and_cancels_what_has_not_started[{}]",
     ),
     mutant(
         "a turn waits for a person while something of it moves",
@@ -41,14 +41,6 @@ FLOW = [
         "if waits and not moves else",
         "if waits else",
         "flow/test_approvals.py::test_a_turn_waits_for_a_person_only_when_nothing_of_it_moves[{}]",
-    ),
-    mutant(
-        "two last steps do not meet at their turn",
-        "flow/settle.py",
-        "    locked = turns.lock(tx, [job.turn for job, _ in ended.values() if job.turn is not None])\n",
-        "    locked = {k: t for k in {j.turn for j, _ in ended.values() if j.turn} if (t := turns.get(tx, k))}\n",
-        "races/test_flow_order.py::test_the_last_two_steps_of_a_round[one way]",
-        databases=POSTGRESQL,
     ),
     mutant(
         "the digest is not tested at the beginning",

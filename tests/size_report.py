@@ -14,7 +14,9 @@ MODULE_LINES = 400
 FUNCTION_LINES = 60
 
 # "tenure/module.py" or "tenure/module.py:Class.function" → why it is better long. A needless entry fails too.
-REASONS: dict[str, str] = {}
+REASONS: dict[str, str] = {
+    "tenure/records.py": "a list of records whose fields are the columns of the tables; there is no logic to divide",
+}
 
 
 def sizes(path: Path, name: str) -> Iterator[tuple[str, int, int]]:

@@ -28,6 +28,7 @@
      │   └─ MissingExtra                missing_extra
      ├─ ToolError                       tool_error
      │   ├─ RetryableError              retryable                (.retry_after, .charge)
+     │   │   └─ NoPlanner               no_planner
      │   ├─ TerminalError               terminal, or its own
      │   └─ ResultNotSerializable       result_not_serializable
      └─ ResultError                     result_error
@@ -247,6 +248,12 @@ class RetryableError(ToolError):
         super().__init__(message, detail=detail)
         self.retry_after = retry_after
         self.charge = charge
+
+
+class NoPlanner(RetryableError):
+    """This program has no recipe for the turn's command; another program on the same database may have it."""
+
+    code = "no_planner"
 
 
 class TerminalError(ToolError):

@@ -124,8 +124,13 @@ class ToolSpec:
             raise ResultNotSerializable(f"{self.name}: {text}") from None
 
     def decoded(self, stored: Any) -> Any:
-        """A stored result as the function's return hint types it."""
-        return self.result.validate_python(stored)
+        """A stored result as the function's return hint types it. InvalidInput when the hint is another since."""
+        try:
+            return self.result.validate_python(stored)
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(["result", *(str(part) for part in first["loc"])])
+            raise InvalidInput(f"{self.name}: {where}: {first['msg']}", field=where) from None
 
 
 def _plain(value: Any) -> Any:

@@ -115,6 +115,31 @@ def test_an_app_is_used_on_both_sides_of_a_fork(database_url: str, tmp_path: Pat
     assert run(FORKED, database_url, cwd=tmp_path) == [0, True, 1, 2]
 
 
+ZONED = """
+import json, sys
+from tenure import Step, Tenure
+from tenure.store import approvals
+from tenure.testing import Driver
+app = Tenure(sys.argv[1])
+@app.tool(approval="required")
+def delete(table: str) -> None: ...
+turn = app.submit(session_id="s", steps=[Step("a", delete, table="x")])
+Driver(app.program).drain()
+(approval,) = turn.pending()
+app.approve(approval.approval_id, by="anna", scope={}, expires="2031-01-01T10:00:00+05:30")
+(grant,) = app.program.database.read(lambda tx: approvals.grants(tx, "default"))
+lasts = approval.expires_at - approval.created_at
+print(json.dumps([grant.expires_at.isoformat(), turn.row.created_at.isoformat()[-6:], lasts.total_seconds()]))
+app.close()
+"""
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/Los_Angeles"])
+def test_times_are_utc_whatever_the_zone_of_the_machine(database_url: str, tmp_path: Path, zone: str) -> None:
+    """B21: what has an offset is that instant; what comes back has an offset."""
+    assert run(ZONED, database_url, cwd=tmp_path, TZ=zone) == ["2031-01-01T04:30:00+00:00", "+00:00", 7 * 86400]
+
+
 def test_a_closed_app_opens_anew(made: Made) -> None:
     first = made.tools.add.enqueue(a=1)
     made.app.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tenure.planner import Final, From, Step, Steps, TurnView
 from tenure.records import RowKey
 from tenure.store import projects
 from tenure.testing import VANISH
+from tenure.tools import Registry
 from tests.flow.world import World, make
 
 Answer = Callable[[TurnView], Any]
@@ -95,12 +97,40 @@ def test_a_plan_that_is_not_valid_fails_the_turn_at_once(world: World, answer: A
     assert (job.status, job.attempt, job.error_code) == ("failed", 1, code)
 
 
-def test_an_unknown_command_fails_the_turn_and_names_the_known_ones(world: World) -> None:
+def test_a_command_waits_for_a_program_that_knows_it(world: World) -> None:
+    """Two programs may share a database, and a deploy may be half done: no attempt is charged meanwhile."""
     world.recipe("known", lambda turn: Final())
     turn = world.submit(command="unknown")
     world.worker.drain()
-    assert (world.turn(turn).status, world.turn(turn).error_code) == ("failed", "not_found")
-    assert "known: known" in str(world.turn(turn).error_text)
+    (job,) = world.jobs(turn)
+    assert (job.status, job.attempt, job.refunds, job.error_code) == ("queued", 0, 1, "no_planner")
+    assert "known: known" in str(job.error_text)
+    world.recipe("unknown", lambda turn: Final("done"))
+    world.clock.advance("6s")
+    world.worker.drain()
+    assert (world.turn(turn).status, world.turn(turn).output) == ("completed", "done")
+
+
+def test_a_command_that_nobody_knows_fails_in_the_end(world: World) -> None:
+    turn = world.submit(command="unknown")
+    for _ in range(54):
+        world.worker.drain()
+        world.clock.advance("6s")
+    assert (world.turn(turn).status, world.turn(turn).error_code) == ("failed", "no_planner")
+    (job,) = world.jobs(turn)
+    assert (job.attempt, job.refunds) == (3, 50)
+
+
+def test_a_step_waits_for_a_program_that_has_its_tool(world: World) -> None:
+    turn = world.submit(Step("a", "read", n=1))
+    (lease,) = world.running(flow.PLAN)
+    settled = world.settle(lease, flow.ask(world.program, lease), follow=False)
+    without = replace(world.program, tools=Registry())
+    flow.follow(without, settled)
+    flow.maintain(without)
+    assert world.item_statuses(turn) == {"a": "pending"}
+    world.worker.drain()
+    assert world.turn(turn).status == "completed"
 
 
 def test_a_name_of_an_earlier_round_is_taken_too(world: World) -> None:

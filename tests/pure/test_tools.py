@@ -167,6 +167,12 @@ def test_a_result_that_cannot_be_stored(hint: Any, value: Any) -> None:
         result_of(hint).encoded(value)
 
 
+def test_a_result_of_an_older_release_that_no_longer_fits() -> None:
+    with pytest.raises(InvalidInput, match=r"^give: result\.size: Input should be 1 or 2$") as caught:
+        result_of(Part).decoded({"sku": "x", "size": 7})
+    assert caught.value.field == "result.size"
+
+
 def test_a_registry_finds_by_name_and_alias() -> None:
     def one() -> None: ...
     def two() -> None: ...

@@ -472,13 +472,15 @@ def was_away(scene: Scene, worker: Worker, job: Job[Any], times: int) -> None:
 
 def test_a_process_that_was_away_gives_back_with_refund(scene: Scene) -> None:
     """Five times: a laptop that is closed again and again must not end a job."""
-    starts, heard = list[int](), list[bool]()
+    starts, heard, returned = list[int](), list[bool](), [threading.Event() for _ in range(5)]
 
     @scene.app.tool(max_attempts=2, **SHORT)
     def works(ctx: ToolContext) -> int:
         starts.append(ctx.fencing_token)
         if len(starts) <= 5:
+            number = len(starts)
             until(lambda: ctx.cancelled, "being told")
+            assert returned[number - 1].wait(20)
             heard.append(True)
         return len(starts)
 
@@ -487,6 +489,7 @@ def test_a_process_that_was_away_gives_back_with_refund(scene: Scene) -> None:
         for number in range(1, 6):
             until(partial(lambda n: len(starts) >= n, number), f"start {number}")
             was_away(scene, worker, job, number)
+            returned[number - 1].set()
         assert job.result("25s") >= 6
     row = scene.row(job)
     assert (row.attempt, row.refunds) == (1, scene.outcomes(job).count("away"))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.cli.ownership import Holding, holdings
 from tenure.errors import NotFound, StateConflict
-from tenure.records import Approval, Artifact, Event, Job, RowKey, Stage, Turn
-from tenure.store import approvals, artifacts, events, jobs, journal, stages, turns, views, workers
+from tenure.records import Approval, Artifact, Event, Job, RowKey, Turn
+from tenure.store import approvals, artifacts, events, jobs, journal, turns, views, workers
+from tenure.store.views import Mark
 from tenure.toolkit.outputs import written_whole
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class State:
 
     turn: Turn
     jobs: dict[str, Job]
-    saved: list[Stage]
+    saved: list[Mark]
     pending: list[Approval]
     events: list[Event]
     now: datetime
@@ -54,7 +55,7 @@ def state_of(program: Program, key: RowKey, after: int) -> State:
             raise NotFound(f"no turn {key.id!r}")
         by_tool = {job.tool: job for job in jobs.of_turn(tx, key)}
         normalise = by_tool.get("normalise")
-        saved = [] if normalise is None else stages.of_job(tx, normalise.key)
+        saved = [] if normalise is None else views.marks(tx, normalise.key)
         present = [worker.owner for worker in workers.present(tx)]
         pending = approvals.pending_of_turn(tx, key)
         news = events.page(tx, turn.session, after).events
@@ -85,7 +86,7 @@ class Result:
     jobs: list[Job]
     owners: list[Holding]
     events: list[Event]
-    stages: list[Stage]
+    stages: list[Mark]
     files: list[dict[str, Any]]
 
     @property
@@ -132,12 +133,12 @@ class Result:
 def result_of(program: Program, key: RowKey, killed: Killed | None, out: Path) -> Result:
     """Reads everything about the ended turn, and copies what it published to `out`."""
 
-    def body(tx: Tx) -> tuple[Turn, list[Job], list[Holding], list[Stage], list[Event], list[Artifact]]:
+    def body(tx: Tx) -> tuple[Turn, list[Job], list[Holding], list[Mark], list[Event], list[Artifact]]:
         turn = turns.get(tx, key)
         assert turn is not None
         made = jobs.of_turn(tx, key)
-        held = [each for job in made for each in holdings(job, journal.of_job(tx, job.key), stages.of_job(tx, job.key))]
-        saved = [stage for job in made if job.tool == "normalise" for stage in stages.of_job(tx, job.key)]
+        held = [each for job in made for each in holdings(job, journal.of_job(tx, job.key), views.marks(tx, job.key))]
+        saved = [stage for job in made if job.tool == "normalise" for stage in views.marks(tx, job.key)]
         log = _log(tx, turn)
         return turn, made, held, saved, log, artifacts.of_turn(tx, key)
 

@@ -130,7 +130,7 @@ class Story:
         second = self._start("worker-2")
         pieces, _ = pieces_of(state.jobs["parse"].output["rows"])
         middle = middle_of(pieces)
-        ready = partial(_is_in, piece=middle, helper=second.name)
+        ready = partial(_is_in, piece=middle, other=second.name)
         state = self._wait(lambda state: is_over(state) or ready(state))
         if is_over(state):
             return None
@@ -211,7 +211,7 @@ def _claimed(state: State, worker: str) -> bool:
     return job is not None and job.status == JobStatus.RUNNING and (job.lease_owner or "").startswith(f"{worker}:")
 
 
-def _is_in(state: State, *, piece: int, helper: str) -> bool:
+def _is_in(state: State, *, piece: int, other: str) -> bool:
     """Whether every piece before this one is saved, and the other worker is there."""
     saved = {stage.part for stage in state.saved if stage.name == "rows"}
-    return len(saved) == piece - 1 and any(owner.startswith(f"{helper}:") for owner in state.owners)
+    return len(saved) == piece - 1 and any(owner.startswith(f"{other}:") for owner in state.owners)

@@ -101,7 +101,7 @@ class JsonView(View):
 
 
 class Printing(View):
-    """What lines and live bars have in common."""
+    """What lines and live bars share."""
 
     def __init__(self, yes: bool) -> None:
         super().__init__(yes)

@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tenure.records import Job, JobAttempt, Stage
+    from tenure.records import Job, JobAttempt
+
+
+class Saved(Protocol):
+    """What the timeline needs of a stage."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def part(self) -> str: ...
+    @property
+    def fencing_token(self) -> int: ...
+    @property
+    def started_at(self) -> datetime: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +46,7 @@ class Holding:
         return asdict(self)
 
 
-def holdings(job: Job, attempts: Sequence[JobAttempt], stages: Sequence[Stage]) -> list[Holding]:
+def holdings(job: Job, attempts: Sequence[JobAttempt], stages: Sequence[Saved]) -> list[Holding]:
     """Every attempt of a job in the order of its tokens; a result that came too late stands with its attempt."""
     saved: dict[int, list[str]] = {}
     for stage in sorted(stages, key=lambda stage: (stage.finished_at or stage.started_at, len(stage.part), stage.part)):

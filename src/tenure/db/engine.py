@@ -80,7 +80,7 @@ class Database:
         self.url = parse_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.schema = None if self.is_sqlite else schema
-        self.wakeup = Wakeup(self)
+        self._wakeup = Wakeup(self)
         self.clock_shift: str | None = None  # SQL for seconds; only tenure.testing sets it
         self.checkpoint: Callable[[str, str], None] | None = None  # hears of each commit; only tenure.testing sets it
         self._pool_size = pool_size
@@ -96,6 +96,13 @@ class Database:
         if self.is_sqlite:
             return os.path.abspath(self.url.database or "")
         return self.url.render_as_string(hide_password=True).replace("+psycopg", "")
+
+    @property
+    def wakeup(self) -> Wakeup:
+        """The hints of this process: after a fork anew, like the engine."""
+        if self._engine is not None and self._pid != os.getpid():
+            self._open_once()
+        return self._wakeup
 
     @property
     def engine(self) -> sa.Engine:
@@ -119,7 +126,7 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=False)  # the parent's connections stay the parent's
             self._turnstile = Turnstile()
-            self.wakeup = Wakeup(self, notify=self.wakeup.notify)
+            self._wakeup = Wakeup(self, notify=self._wakeup.notify)
         self._engine = self._create()
         self._pid = os.getpid()
         if self.is_sqlite:

@@ -49,6 +49,8 @@ def assess_turn(program: Program, turn_key: RowKey) -> set[RowKey]:
         return set()
     waiting: set[RowKey] = set()
     for item in ready(items):
+        if item.tool not in program.tools:
+            continue  # another program on this database has the tool, and its maintenance will come by
         waiting |= _write(program, turn, _assessed(program, turn, item, items))
     return waiting
 

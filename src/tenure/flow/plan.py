@@ -7,7 +7,7 @@ from typing import Any
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import InvalidInput, TerminalError
+from tenure.errors import InvalidInput, NoPlanner, NotFound, TerminalError
 from tenure.flow import facts
 from tenure.flow.outcomes import Planned
 from tenure.flow.program import Program
@@ -17,6 +17,9 @@ from tenure.records import Lease, PlanItem, RowKey, Turn
 from tenure.states import ItemStatus, TurnStatus
 from tenure.store import plans, projects, sessions, turns
 from tenure.store.plans import NewItem
+
+# How long a round waits for a program that knows its command, each time that one without it claimed it.
+ELSEWHERE_S = 5.0
 
 
 def view(program: Program, lease: Lease) -> TurnView:
@@ -59,7 +62,11 @@ def ask(program: Program, lease: Lease) -> Planned:
     Runs outside any transaction, under the lease of the planning job.
     """
     turn = view(program, lease)
-    answer = program.planner_of(turn).next(turn)
+    try:
+        planner = program.planner_of(turn)
+    except NotFound as error:
+        raise NoPlanner(str(error), retry_after=ELSEWHERE_S, charge=False) from None
+    answer = planner.next(turn)
     match answer:
         case Final():
             return Planned(answer, canon.encode(answer.output))

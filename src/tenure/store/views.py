@@ -12,7 +12,7 @@ from tenure.db.clock import now, now_plus
 from tenure.db.reading import columns_of, many
 from tenure.db.schema import agent_turns, background_jobs, job_stages
 from tenure.db.tx import Tx
-from tenure.records import Stage
+from tenure.records import RowKey, Stage
 
 _j = background_jobs.c
 _g = job_stages.c
@@ -25,6 +25,27 @@ class Build:
 
     version: str
     mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """That a stage was saved, by which token and when, without what it holds."""
+
+    name: str
+    part: str
+    fencing_token: int
+    started_at: datetime
+    finished_at: datetime | None
+
+
+def marks(tx: Tx, job: RowKey) -> list[Mark]:
+    """The stages and effects of a job, oldest first."""
+    statement = (
+        sa.select(*columns_of(job_stages, Mark))
+        .where(_g.tenant_id == job.tenant_id, _g.job_id == job.id)
+        .order_by(_g.started_at, _g.name, _g.part)
+    )
+    return many(Mark, tx.rows(statement))
 
 
 def build(tx: Tx) -> Build:

@@ -68,6 +68,7 @@ class Worker:
         self._finished: deque[tuple[Hold, Outcome]] = deque()
         self._woken = threading.Event()
         self._draining = self._ended = False
+        self._passing = threading.Lock()  # held from the claim until what was claimed is known here
         self._suspect_ghosts = False
         self._ghosts_seen_at = 0.0
         self._away: list[Held] = []
@@ -124,6 +125,8 @@ class Worker:
         if self._ended or self._thread is None:
             return
         self.drain()
+        if self._passing.acquire(timeout=max(grace_s, UNWIND_S)):  # what is being claimed now is ours to give back
+            self._passing.release()
         self._wait_idle(grace_s)
         for hold in list(self._running.values()):
             if hold.end("shutdown"):
@@ -202,10 +205,13 @@ class Worker:
         if room < 1:
             self._hint_others()
             return False
-        sent_at = boottime()
-        claimed = self._claim(room)
-        if claimed:
-            self._start(claimed, sent_at)
+        with self._passing:
+            if self.status != "running":
+                return False
+            sent_at = boottime()
+            claimed = self._claim(room)
+            if claimed:
+                self._start(claimed, sent_at)
         self._hint_others()
         return len(claimed) == room
 
