@@ -28,7 +28,8 @@
      │   └─ MissingExtra                missing_extra
      ├─ ToolError                       tool_error
      │   ├─ RetryableError              retryable                (.retry_after, .charge)
-     │   │   └─ NoPlanner               no_planner
+     │   │   ├─ NoPlanner               no_planner
+     │   │   └─ StageTimeout            stage_timeout
      │   ├─ TerminalError               terminal, or its own
      │   └─ ResultNotSerializable       result_not_serializable
      └─ ResultError                     result_error
@@ -254,6 +255,12 @@ class NoPlanner(RetryableError):
     """This program has no recipe for the turn's command; another program on the same database may have it."""
 
     code = "no_planner"
+
+
+class StageTimeout(RetryableError):
+    """A stage took longer than its ``timeout``; stages that were saved before it stay."""
+
+    code = "stage_timeout"
 
 
 class TerminalError(ToolError):

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from tenure.db.engine import Database, parse_url
-from tenure.errors import SettingsError
+from tenure.errors import DatabaseUnavailable, SettingsError
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,13 @@ def test_nothing_is_opened_before_its_first_use(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{path}")
     assert not path.exists()
     database.dispose()
+
+
+def test_a_file_that_cannot_be_used_is_said_so_at_once(tmp_path: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("no database " * 400)
+    for path, said in ((tmp_path / "absent" / "t.db", "unable to open"), (text, "not a database")):
+        database = Database(f"sqlite:///{path}")
+        with pytest.raises(DatabaseUnavailable, match=f"{path.name}.*{said}"):
+            database.read(lambda tx: tx.rows(sa.text("SELECT 1")))
+        database.dispose()

@@ -58,6 +58,16 @@ def test_keys_are_made_once(database: Database) -> None:
     }
 
 
+def test_the_places_of_a_limit_follow_its_tool(database: Database) -> None:
+    for name in (LIMIT, USER, "limit/a/user/v", "limit/ab", "limit/ab/user/u"):
+        factory.key(database, name, places=1)
+    factory.key(database, SLOT, tenant="t", places=1)
+    assert database.write(lambda tx: keys.set_places(tx, "a", 5, 2)) == 3
+    assert database.write(lambda tx: keys.set_places(tx, "a", 5, None)) == 0
+    found = {row["key"]: row["places"] for row in factory.rows(database, job_keys)}
+    assert found == {LIMIT: 5, USER: 2, "limit/a/user/v": 2, "limit/ab": 1, "limit/ab/user/u": 1, SLOT: 1}
+
+
 def test_lock_gives_the_keys_that_are_there(database: Database) -> None:
     made = [factory.key(database, LIMIT), factory.key(database, SLOT, tenant="t")]
     wanted = [RowKey("t", SLOT), RowKey("*", LIMIT), RowKey("*", LIMIT), RowKey("t", "slot/p/absent")]

@@ -210,6 +210,7 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "journal.outcomes": lambda tx, w: journal.outcomes(tx, [w.held]),
     "journal.write": lambda tx, w: journal.write(tx, [journal.Entry(w.held, "retry", OWNER, 1)]),
     "keys.blocking": lambda tx, w: keys.blocking(tx, 5),
+    "keys.set_places": lambda tx, w: keys.set_places(tx, "b", 2, 3),
     "keys.ensure": lambda tx, w: keys.ensure(tx, {RowKey("*", "limit/b"): 1}),
     "keys.get": lambda tx, w: keys.get(tx, RowKey("*", "limit/a")),
     "keys.hold": lambda tx, w: keys.hold(tx, RowKey("*", "limit/a"), "u", "r"),

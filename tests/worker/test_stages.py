@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,30 @@ class Point:
 def again(attempt: int, most: int = 2) -> None:
     if attempt < most:
         raise RetryableError("once more", retry_after=0)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "async"])
+def test_a_stage_that_takes_too_long_ends_its_attempt_and_keeps_what_was_saved(scene: Scene, isolation: str) -> None:
+    never = threading.Event()
+
+    @scene.app.tool(name="thread", **SHORT)
+    def in_thread(ctx: ToolContext) -> str:
+        ctx.stage("before", scene.notes.write, "before")
+        ctx.stage("slow", never.wait, 30 if ctx.attempt == 1 else 0, timeout="300ms")
+        return f"attempt {ctx.attempt}"
+
+    @scene.app.tool(name="async", **SHORT)
+    async def on_loop(ctx: AsyncToolContext) -> str:
+        await ctx.stage("before", scene.notes.write, "before")
+        await ctx.stage("slow", asyncio.sleep, 30 if ctx.attempt == 1 else 0, timeout="300ms")
+        return f"attempt {ctx.attempt}"
+
+    with scene.app.worker():
+        job = scene.app.enqueue(isolation, {})
+        assert job.result("20s") == "attempt 2"
+    (first,) = scene.journal(job)
+    assert (first.outcome, first.error_code) == ("retry", "stage_timeout")
+    assert scene.notes.lines() == ["before"]
 
 
 @pytest.mark.parametrize("isolation", ["thread", "async"])

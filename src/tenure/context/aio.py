@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tenure.context.bounded import within_async
 from tenure.context.effects import EffectCall, Ended, Repeat, of_answer, of_error
 from tenure.context.hold import State
 from tenure.context.tool import Attempt, ToolContext, digest_of, reconciled
@@ -83,8 +84,10 @@ class AsyncToolContext:
         """As in ToolContext; not awaited."""
         self._plain.progress(value, **fields)
 
-    async def stage(self, name: str, fn: Callable[..., Any], *args: Any, part: str = "") -> Any:
-        """As in ToolContext; `fn` may be async."""
+    async def stage(
+        self, name: str, fn: Callable[..., Any], *args: Any, timeout: str | None = None, part: str = ""
+    ) -> Any:
+        """As in ToolContext; `fn` may be async, and only then can a `timeout` end it."""
         attempt = self._attempt
         place = attempt.enter(name, part)
         digest = digest_of(place, args)
@@ -92,7 +95,7 @@ class AsyncToolContext:
         found = await asyncio.to_thread(attempt.saved, place)
         if found is not None and found.digest == digest:
             return found.answer
-        value = await _awaited(fn(*args))
+        value = await within_async(timeout, name, _awaited(fn(*args)))
         return await asyncio.to_thread(attempt.save, place, digest, value)
 
     async def effect(

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter
 
 from tenure import canon
+from tenure.context.bounded import within
 from tenure.context.effects import EffectCall, Ended, NotDone, Reconcile, Repeat, of_answer, of_error
 from tenure.context.hold import Hold, State, boottime
 from tenure.errors import CancelRequested, InvalidInput, NotFound, OwnershipLost, TerminalError
@@ -192,13 +193,14 @@ class ToolContext:
         hold = self._attempt.hold
         hold.progress = {**({} if value is None else {"value": value}), **fields}
 
-    def stage(self, name: str, fn: Callable[..., Any], *args: Any, part: str = "") -> Any:
+    def stage(self, name: str, fn: Callable[..., Any], *args: Any, timeout: str | None = None, part: str = "") -> Any:
         """Runs `fn(*args)` once for the job and gives back what was stored; a later attempt gets the stored value.
 
-        With other arguments than the stored ones it runs anew. Arguments and result are JSON values.
+        With other arguments than the stored ones it runs anew. Arguments and result are JSON values. StageTimeout when
+        it takes longer than `timeout`, a duration: the attempt then ends unless the tool catches it.
         """
         found, stored = self.find_stage(name, args, part)
-        return stored if found else self.save_stage(name, args, fn(*args), part)
+        return stored if found else self.save_stage(name, args, within(timeout, name, fn, *args), part)
 
     def find_stage(self, name: str, args: tuple[Any, ...], part: str = "") -> tuple[bool, Any]:
         """Enters a stage; whether an earlier attempt saved it for these arguments, and what."""

@@ -300,7 +300,7 @@ class Database:
                 fault = fault_of(error)
                 if fault is Fault.OTHER:
                     raise
-                if tried == TRIES:
+                if tried == TRIES or fault is Fault.UNUSABLE:
                     raise self._unavailable(error) from error
             time.sleep(random.uniform(0, 0.02 * 2**tried))
         raise AssertionError("unreachable: the last try returns or raises")

@@ -15,7 +15,7 @@ Reading the modules in this order is reading the architecture:
 9. `follow`   what comes after each commit, and `maintain`, which finds what a crash left undone
 """
 
-from tenure.flow.admit import admit
+from tenure.flow.admit import admit, declare_limits
 from tenure.flow.assess import assess_turn
 from tenure.flow.begin import Begun, begin
 from tenure.flow.cancel import cancel_job, cancel_turn
@@ -53,6 +53,7 @@ __all__ = [
     "cancel_job",
     "cancel_turn",
     "decide",
+    "declare_limits",
     "enqueue",
     "enqueue_on",
     "follow",

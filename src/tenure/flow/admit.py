@@ -17,6 +17,17 @@ from tenure.store.keys import Candidate
 BATCH = 50
 
 
+def declare_limits(program: Program) -> None:
+    """Brings the places of limits to what the tools declare now; whoever then has room is admitted by maintenance."""
+
+    def body(tx: Tx) -> None:
+        for spec in program.tools.specs():
+            if spec.limit is not None or spec.limit_per_user is not None:
+                keys.set_places(tx, spec.name, spec.limit, spec.limit_per_user)
+
+    program.database.write(body, lookup=True)
+
+
 def admit(program: Program, wanted: Iterable[RowKey]) -> int:
     """Admits whoever has room at these keys; returns how many jobs became claimable."""
     return sum(_admit_at(program, key) for key in sorted(set(wanted)))

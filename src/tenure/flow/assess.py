@@ -98,6 +98,8 @@ def _write(program: Program, turn: Turn, found: Assessment) -> set[RowKey]:
 
 
 def _apply(tx: Tx, program: Program, seen: Turn, found: Assessment, job_id: str) -> set[RowKey]:
+    if found.item.job_id is not None:
+        jobs.lock(tx, RowKey(seen.tenant_id, found.item.job_id))  # jobs before turns: it may be opened again
     turn = turns.lock_one(tx, seen.key)
     item = plans.get(tx, found.item.key)
     if turn is None or is_terminal(turn.status) or item is None or item != found.item:

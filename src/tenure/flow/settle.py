@@ -109,6 +109,9 @@ def end_locked(tx: Tx, program: Program, owner: str, ended: Mapping[Held, tuple[
     journal.write(
         tx, [_entry(owner, *ended[held], decision) for held, decision in decisions.items() if decision.journal]
     )
+    for held, (job, _) in sorted(ended.items()):
+        if decisions[held].ending.status == JobStatus.COMPLETED:
+            _record_output(tx, job)
     sessions.lock(tx, [job.session for job, _ in ended.values() if job.session is not None])
     for held, (job, outcome) in sorted(ended.items()):
         decision = decisions[held]
@@ -209,7 +212,6 @@ def _move_item(tx: Tx, turn: Turn, job: Job, item: PlanItem, outcome: Outcome, d
         case JobStatus.COMPLETED:
             output = json.loads(ending.output or "null")
             plans.change(tx, item.key, ItemStatus.COMPLETED, output=output)
-            _record_output(tx, job)
         case JobStatus.QUEUED:
             plans.change(tx, item.key, ItemStatus.QUEUED)
         case JobStatus.CANCELLED:

@@ -62,6 +62,19 @@ def ensure(tx: Tx, places: dict[RowKey, int]) -> None:
     tx.execute(_ensure, {"wanted": pack([[*key, number] for key, number in sorted(places.items())])})
 
 
+def set_places(tx: Tx, tool: str, limit: int | None, limit_per_user: int | None) -> int:
+    """Gives the keys of a tool the places that its declaration says now; returns how many changed."""
+    of_users = _k.key.startswith(user_limit_key(tool, ""), autoescape=True)
+    limits = [(_k.key == limit_key(tool), limit), (of_users, limit_per_user)]
+    return sum(
+        tx.count(
+            sa.update(job_keys).where(_k.tenant_id == WHOLE_DATABASE, named, _k.places != places).values(places=places)
+        )
+        for named, places in limits
+        if places is not None
+    )
+
+
 def lock(tx: Tx, keys: Iterable[RowKey]) -> dict[RowKey, HeldKey]:
     """Locks keys in key order to the end of the transaction."""
     found = many(HeldKey, tx.rows(_lock, {"named": pack(sorted(set(keys)))}))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.context import Attempt, Hold, ToolContext
+from tenure.context.bounded import within
 from tenure.errors import InvalidInput, RetryableError, SettingsError, TerminalError
 from tenure.flow import Completed, Failed, Outcome
 from tenure.leases import retry_delay
@@ -185,9 +186,9 @@ class RemoteContext:
     def artifact_path(self, artifact_id: str) -> Any:
         return self._ask("artifact_path", artifact_id)
 
-    def stage(self, name: str, fn: Callable[..., Any], *args: Any, part: str = "") -> Any:
+    def stage(self, name: str, fn: Callable[..., Any], *args: Any, timeout: str | None = None, part: str = "") -> Any:
         found, value = self._ask("find_stage", name, args, part)
-        return value if found else self._ask("save_stage", name, args, fn(*args), part)
+        return value if found else self._ask("save_stage", name, args, within(timeout, name, fn, *args), part)
 
 
 def _serve(pipe: Connection) -> None:

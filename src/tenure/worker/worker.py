@@ -103,6 +103,7 @@ class Worker:
             return
         if self._lifetime is not None:
             self._state = self._lifetime.open()
+        flow.declare_limits(self.program)
         self._keeper.start()
         self._presence.loop.start()
         self._follower.loop.start()
