@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.flow.world import TENANT, World, check_session, make
 from tests.machine.worlds import empty, outcome, run
 
 SESSIONS = ("s", "t")
+RUNS = itertools.count()
 PICK = st.integers(0, 99)
 STEPS = st.lists(st.tuples(st.sampled_from(["read", "ask"]), st.booleans(), st.booleans()), min_size=1, max_size=3)
 ENDINGS: dict[str, Any] = {
@@ -188,8 +190,11 @@ class TurnMachine(RuleBasedStateMachine):
             assert all(each in self.started or each in self.ended for each in earlier), "it overtook an earlier one"
 
     def teardown(self) -> None:
-        """Whatever was left undone is found, and everything that was begun comes to its end."""
+        """Whatever was left undone is found, and everything that was begun comes to its end: in every third run, for
+        that takes twice as long as the run."""
         self.world.database.checkpoint = None
+        if next(RUNS) % 3:
+            return
         for number in range(60):
             self.world.clock.advance("91s")
             Driver(self.world.program, f"last{number}").drain()
