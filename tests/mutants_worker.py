@@ -122,13 +122,6 @@ MUTANTS = [
         ENDINGS + "test_an_old_row_that_no_longer_fits_is_input_invalid[{}]",
     ),
     mutant(
-        "NaN is stored as null",
-        "worker/executor.py",
-        "            return math.isfinite(value)\n",
-        "            return True\n",
-        ENDINGS + "test_a_result_that_is_not_json_is_terminal[{}]",
-    ),
-    mutant(
         "the children of a process outlive it",
         "worker/process.py",
         "                os.killpg(self.process.pid, signal.SIGKILL)\n",
@@ -165,6 +158,7 @@ MUTANTS = [
         "        if self._draining:\n            return False\n",
         "",
         WORKER + "test_a_graceful_stop_settles_what_runs_and_claims_no_more[{}]",
+        more=(('            if self.status != "running":\n                return False\n', ""),),
     ),
     mutant(
         "the heartbeat ends before the drain",

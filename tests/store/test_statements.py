@@ -261,6 +261,8 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "views.build": lambda tx, w: views.build(tx),
     "views.database_time": lambda tx, w: views.database_time(tx),
     "views.in_review": lambda tx, w: views.in_review(tx, 5),
+    "views.marks": lambda tx, w: views.marks(tx, RowKey("default", uuid7())),
+    "views.open_turns": lambda tx, w: views.open_turns(tx, "demo-"),
     "views.waiting": lambda tx, w: views.waiting(tx),
     "workers.beat": _beat,
     "workers.forget": lambda tx, w: workers.forget(tx, 60.0),

@@ -540,10 +540,10 @@ def test_after_being_away_maintenance_waits_one_heartbeat(scene: Scene) -> None:
     expired = factory.job(scene.database, status="running", owner="gone:1", lease_in=-5.0, tool="fine")
     maintenance = worker._maintenance
     maintenance._here_at = boottime() - 60.0
+    time.sleep(1.05)  # a sweep a second in the whole database: it would be this worker's turn
     maintenance.run_once()
     assert factory.job_now(scene.database, expired.key).status == "running"
     maintenance._quiet_until = boottime()
-    time.sleep(1.05)  # a sweep a second in the whole database
     maintenance.run_once()
     assert factory.job_now(scene.database, expired.key).status == "queued"
 

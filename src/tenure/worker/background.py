@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tenure import flow
 from tenure.context import Hold, boottime
@@ -136,3 +137,12 @@ class Maintenance:
             self._quiet_until = now + self._quiet_s
         self._here_at = now
         return now < self._quiet_until
+
+
+@contextlib.contextmanager
+def tolerated(doing: str) -> Iterator[None]:
+    """The way out of a stopping worker: what fails is logged, and the next step is taken."""
+    try:
+        yield
+    except Exception:
+        log.exception("failed while %s", doing)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,22 +60,8 @@ def encoded(spec: ToolSpec, value: Any) -> str:
         text = spec.encoded(storable(value) if isinstance(value, (str, list, dict)) else value)
     except RecursionError:
         raise ResultNotSerializable(f"{spec.name}: the result holds itself, or is too deep") from None
-    if "null" in text and not _is_finite(spec.result.dump_python(value, warnings=False)):
-        raise ResultNotSerializable(f"{spec.name}: NaN and infinity are not JSON")  # they would be stored as null
     # Only now are the texts within a model or a dataclass plain to see.
     return canon.encode(storable(json.loads(text))) if "\\u0000" in text else text
-
-
-def _is_finite(value: Any) -> bool:
-    match value:
-        case float():
-            return math.isfinite(value)
-        case dict():
-            return all(map(_is_finite, value.values()))
-        case list() | tuple() | set() | frozenset():
-            return all(map(_is_finite, value))
-        case _:
-            return True
 
 
 def of_error(hold: Hold, error: BaseException) -> Outcome:

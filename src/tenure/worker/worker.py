@@ -21,7 +21,7 @@ from tenure.leases import DEFAULT_LEASE, LeaseClass
 from tenure.records import Held, Lease
 from tenure.store import claims
 from tenure.tools import ToolSpec
-from tenure.worker.background import Follower, Maintenance
+from tenure.worker.background import Follower, Maintenance, tolerated
 from tenure.worker.executor import of_stop, perform, perform_async
 from tenure.worker.isolation import Lifetime, Loop, Threads
 from tenure.worker.keeper import Keeper
@@ -150,7 +150,7 @@ class Worker:
         for hold in rest:
             hold.released = True
         if rest:
-            with _tolerated("giving back"):
+            with tolerated("giving back"):
                 pairs = [hold.lease.held for hold in rest]
                 flow.follow(self.program, flow.give_back(self.program, self.owner, pairs, "released"))
 
@@ -158,14 +158,14 @@ class Worker:
         self.program.database.wakeup.unsubscribe(self._woken.set)
         self._maintenance.loop.stop()
         self._follower.loop.stop()
-        with _tolerated("following"):
+        with tolerated("following"):
             self._follower.run_once()
         self._presence.loop.stop()
-        with _tolerated("saying goodbye"):
+        with tolerated("saying goodbye"):
             self._presence.run_once()
         self._keeper.stop()
         if self._lifetime is not None:
-            with _tolerated("closing the lifespan"):
+            with tolerated("closing the lifespan"):
                 self._lifetime.close(10)
         self._loop.stop()
         self._threads.stop()
@@ -391,12 +391,3 @@ def _lease_classes(program: Program, only: Iterable[str] | None, without: Iterab
         if name != PLAN and program.tools.get(name).isolation == "process":
             importable(program.tools.get(name))
     return classes
-
-
-@contextlib.contextmanager
-def _tolerated(doing: str) -> Any:
-    """The way out of a stopping worker: what fails is logged, and the next step is taken."""
-    try:
-        yield
-    except Exception:
-        log.exception("failed while %s", doing)
