@@ -47,6 +47,7 @@ faults: $(STAMP)
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 	$(BIN)/python tests/mutants_flow.py
+	$(BIN)/python tests/mutants_worker.py
 
 system-test: $(STAMP)
 	@for part in chromium nginx; do \

@@ -38,7 +38,7 @@ def put_or_hear(run=database.write):
 def child(body, *given):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)
+        signal.alarm(40)
         try:
             body(*given)
         except BaseException as error:

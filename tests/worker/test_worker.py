@@ -21,8 +21,9 @@ from tenure.app import Job
 from tenure.context import boottime
 from tenure.db.schema import worker_heartbeats
 from tenure.errors import JobCancelled, NotFound, RetryableError, StateConflict, TerminalError, WaitTimeout
+from tenure.planner import Final, TurnView
 from tenure.records import RowKey
-from tenure.store import claims, endings
+from tenure.store import claims, endings, journal
 from tenure.worker import Worker
 from tests import factory
 from tests import postgres as harness
@@ -838,3 +839,23 @@ def test_a_slot_is_freed_when_its_job_ends_by_whichever_way(scene: Scene) -> Non
     with scene.app.worker():
         assert second.result("20s") == {"one": 2}
         until(lambda: first.status == "failed", "the end of the first")
+
+
+def test_a_planner_that_takes_too_long_is_asked_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.worker.worker.PLAN_TIMEOUT_S", 0.3)
+    asked = threading.Event()
+    late = threading.Event()
+
+    @scene.app.recipe("think")
+    def think(turn: TurnView) -> Final:
+        if not asked.is_set():
+            asked.set()
+            late.wait(2.5)
+        return Final("thought")
+
+    with scene.app.worker():
+        turn = scene.app.submit(session_id="s", command="think")
+        assert turn.result("30s") == "thought"
+    (job,) = turn.jobs()
+    found = scene.database.read(lambda tx: journal.of_job(tx, job.key))
+    assert [(entry.outcome, entry.error_code) for entry in found] == [("timed_out", "timeout")]

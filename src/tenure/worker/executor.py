@@ -19,7 +19,8 @@ def perform(attempt: Attempt, spec: ToolSpec | None) -> Outcome:
     """Runs a plain tool, or asks a planner (`spec` None), in this thread."""
     try:
         if spec is None:
-            return ask(attempt.program, attempt.lease)
+            planned = ask(attempt.program, attempt.lease)
+            return _too_late(attempt.hold) or planned
         context = {} if spec.context is None else {spec.context: ToolContext(attempt)}
         value = spec.fn(**_arguments(spec, attempt.lease.input), **context)
         return _too_late(attempt.hold) or Completed(encoded(spec, value))

@@ -30,6 +30,7 @@ from tenure.worker.process import Processes, importable
 from tenure.worker.settling import settle
 
 log = logging.getLogger("tenure.worker")
+PLAN_TIMEOUT_S = 600.0
 MOST_CLAIMED = 200
 RECOVERY_S = 2.0
 UNWIND_S = 3.0
@@ -329,12 +330,15 @@ class Worker:
     def _stop_overdue(self) -> None:
         now = boottime()
         for hold in list(self._running.values()):
-            if hold.lease.tool == PLAN or hold.stop is not None:
-                continue
-            spec = self.program.tools.get(hold.lease.tool)
-            idle = spec.idle_timeout_s is not None and now - hold.progressed_at > spec.idle_timeout_s
-            if (idle or now - hold.started_at > spec.timeout_s) and hold.end("timeout"):
+            if hold.stop is None and self._is_overdue(hold, now) and hold.end("timeout"):
                 self._stopped(hold, "timeout")
+
+    def _is_overdue(self, hold: Hold, now: float) -> bool:
+        if hold.lease.tool == PLAN:
+            return now - hold.started_at > PLAN_TIMEOUT_S
+        spec = self.program.tools.get(hold.lease.tool)
+        idle = spec.idle_timeout_s is not None and now - hold.progressed_at > spec.idle_timeout_s
+        return idle or now - hold.started_at > spec.timeout_s
 
     def _return_away(self) -> None:
         """What still runs under our tokens after the process was away is given back, expired or not."""
