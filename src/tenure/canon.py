@@ -153,6 +153,14 @@ def name(value: object, field: str) -> str:
     return text
 
 
+def label(value: object, field: str) -> str:
+    """How a person is called: 1-200 printable characters, outer blanks stripped. Raises InvalidInput."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not (1 <= len(text) <= 200 and text.isprintable()):
+        raise InvalidInput(f"{field}: expected 1-200 printable characters, got {_got(value)}", field)
+    return text
+
+
 def duration(value: object, field: str) -> float:
     """Seconds of a duration with its unit ("250ms", "90s", "10m", "2h", "1d", or a timedelta), 0 to 10 years.
 

@@ -70,6 +70,12 @@ class ToolSpec:
     def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as strict JSON values, exactly as they will be stored and run. InvalidInput names the first
         field that does not fit."""
+        try:
+            return self._validated(arguments)
+        except RecursionError:
+            raise InvalidInput(f"{self.name}: the input holds itself, or is too deep", field="input") from None
+
+    def _validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(arguments, Mapping):
             raise InvalidInput(f"{self.name}: expected arguments by name, got {type(arguments).__name__}", "input")
         model = self._model({name: _plain(value) for name, value in arguments.items()})
@@ -115,6 +121,7 @@ class ToolSpec:
         """The result as strict JSON text. ResultNotSerializable says where it does not fit."""
         try:
             plain = self.result.dump_python(value, mode="json", warnings="error")
+            _check_keys(value, plain, "$")
             self.decoded(plain)  # whoever waits for the result must be able to read it
             return canon.encode(plain)
         except ResultNotSerializable:
@@ -131,6 +138,18 @@ class ToolSpec:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(["result", *(str(part) for part in first["loc"])])
             raise InvalidInput(f"{self.name}: {where}: {first['msg']}", field=where) from None
+
+
+def _check_keys(value: Any, plain: Any, path: str) -> None:
+    """Keys that are one text in JSON (1 and "1") would lose all values but one."""
+    if isinstance(value, Mapping) and isinstance(plain, dict):
+        if len(plain) < len(value):
+            raise ResultNotSerializable(f"{path}: keys that differ in Python are the same text in JSON")
+        for (key, inner), stored in zip(value.items(), plain.values(), strict=False):
+            _check_keys(inner, stored, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)) and isinstance(plain, list):
+        for place, (inner, stored) in enumerate(zip(value, plain, strict=False)):
+            _check_keys(inner, stored, f"{path}[{place}]")
 
 
 def _plain(value: Any) -> Any:

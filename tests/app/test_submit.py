@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ def test_one_answer_wins_and_its_author_may_repeat_it(made: Made) -> None:
     others: list[Callable[[], Any]] = [
         lambda: made.app.deny(first.approval_id, by="anna"),
         lambda: made.app.approve(first.approval_id, by="boris"),
+        lambda: made.app.approve(first.approval_id, by="anna", scope={"amount": {"max": 99}}),
     ]
     for again in others:
         with pytest.raises(AlreadyDecided, match="is approved already") as caught:
@@ -208,7 +210,15 @@ WRONG_ANSWERS: list[tuple[dict[str, Any], str]] = [
     ({"scope": {"invoice": "B"}}, "scope"),
     ({"scope": {"amount": {"min": 6}}}, "scope"),
     ({"scope": {"amount": {"above": 1}}}, "scope"),
+    ({"scope": {"amount": {"max": math.nan}}}, "scope"),
+    ({"scope": {}, "expires": "2020-01-01T00:00:00Z"}, "expires"),
     ({"by": " "}, "by"),
+    ({"by": "x\0"}, "by"),
+    ({"by": "\udcff"}, "by"),
+    ({"by": "x" * 201}, "by"),
+    ({"by": 5}, "by"),
+    ({"source": {"ip": 1}}, "source"),
+    ({"reason": 5}, "reason"),
 ]
 NAIVE: list[Any] = [
     "2031-01-01T10:00:00",
@@ -231,6 +241,30 @@ def test_an_answer_that_cannot_be_names_its_field_and_decides_nothing(made: Made
 
 
 # -- cancel, retry, not found ------------------------------------------------------------------------------------------
+
+
+def test_what_the_edges_refuse_names_its_field_on_both_databases(made: Made) -> None:
+    app = made.app
+    job = made.tools.add.enqueue(a=1)
+    made.asked()
+    deep: list[Any] = []
+    for _ in range(20_000):
+        deep = [deep]
+    refused: list[tuple[str, Callable[[], Any]]] = [
+        ("by", lambda: app.cancel(job.id, by="x\0")),
+        ("by", lambda: app.retry(job.id, by="\udcff")),
+        ("settings", lambda: app.set_project("p", {"a": math.nan})),
+        ("settings", lambda: app.set_project("p", [1])),  # type: ignore[arg-type]
+        ("settings", lambda: app.set_project("p", {"a": "\udcff"})),
+        ("source", lambda: app.put_artifact("a", "text")),  # type: ignore[arg-type]
+        ("after", lambda: app.events("s", after="1")),  # type: ignore[arg-type]
+        ("after", lambda: app.events("s", after=-1)),
+        ("input", lambda: app.enqueue("add", {"a": deep})),
+    ]
+    for field, call in refused:
+        with pytest.raises(InvalidInput) as caught:
+            call()
+        assert caught.value.field in (field, "a"), field
 
 
 def test_cancel_takes_a_turn_or_a_job(made: Made) -> None:

@@ -159,6 +159,7 @@ VERBS: dict[str, Callable[[Tx, World], Any]] = {
     "approvals.insert_grants": lambda tx, w: approvals.insert_grants(tx, _new_grants(w)),
     "approvals.listed": lambda tx, w: approvals.listed(tx, "default"),
     "approvals.lock_grant": lambda tx, w: approvals.lock_grant(tx, w.granted),
+    "approvals.is_usable": lambda tx, w: approvals.is_usable(tx, RowKey("default", uuid7())),
     "approvals.lock_usable": lambda tx, w: approvals.lock_usable(tx, "default", "s", "a", "write"),
     "approvals.pending_of_session": lambda tx, w: approvals.pending_of_session(tx, w.session),
     "approvals.pending_of_turn": lambda tx, w: approvals.pending_of_turn(tx, w.turn.key),

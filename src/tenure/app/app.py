@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, Unpack, cast, overload
 
 from tenure import flow
-from tenure.app.asking import Options, TurnOptions, agreement, bare_job, row_key, turn_request
+from tenure.app.asking import (
+    Options,
+    TurnOptions,
+    agreement,
+    bare_job,
+    checked_cursor,
+    json_object,
+    row_key,
+    turn_request,
+)
 from tenure.app.declaring import declared
 from tenure.app.embedding import lifespan, running
 from tenure.app.handles import Job, Turn, follow
@@ -266,7 +275,8 @@ class Tenure:
     def events(
         self, session_id: str, after: int = 0, limit: int = 500, *, tenant_id: str = DEFAULT_TENANT
     ) -> list[Event]:
-        """Events of a session strictly after a cursor. NotFound."""
+        """Events of a session strictly after a cursor. NotFound; InvalidInput for a cursor that is none."""
+        checked_cursor(after)
         key = SessionKey(tenant_id, session_id)
         return self.program.database.read(lambda tx: events.page(tx, key, after, limit)).events
 
@@ -290,9 +300,11 @@ class Tenure:
         """Creates the project if need be and replaces its settings as a new version."""
         key = RowKey(tenant_id, checked_name(project_id, "project_id"))
 
+        stored = json_object(settings, "settings")
+
         def body(tx: Any) -> None:
             projects.ensure(tx, key)
-            projects.set_settings(tx, key, dict(settings))
+            projects.set_settings(tx, key, stored)
 
         self.program.database.write(body)
 

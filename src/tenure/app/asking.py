@@ -109,6 +109,23 @@ def _check_json(input: Any) -> None:
         raise InvalidInput(f"input: {error}", field="input") from None
 
 
+def json_object(value: object, field: str) -> dict[str, Any]:
+    """A JSON object as it will be stored. InvalidInput."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{field}: expected an object, got {type(value).__name__}", field=field)
+    try:
+        encode(dict(value))
+    except (ResultNotSerializable, RecursionError) as error:
+        raise InvalidInput(f"{field}: {error}", field=field) from None
+    return dict(value)
+
+
+def checked_cursor(after: object) -> None:
+    """Refuses what is no cursor: the last `event_seq` that was read, from 0."""
+    if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+        raise InvalidInput(f"after: expected an event_seq, 0 or more, got {after!r}", field="after")
+
+
 def _as_object(step: object, at: int) -> dict[str, Any]:
     if not isinstance(step, Mapping):
         raise InvalidInput(f"steps[{at}]: expected a Step or an object, got {type(step).__name__}", field="steps")

@@ -7,6 +7,7 @@ neither.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -66,6 +67,14 @@ class Hold:
         self.started_at = self.progressed_at = self.confirmed_at = sent_at
         self.deadline = sent_at + lease.remaining_s
         self.next_due = sent_at + lease_class.heartbeat
+
+    def await_start(self) -> None:
+        """The attempt waits for a loop that is busy: none of its time counts before it begins."""
+        self.started_at = self.progressed_at = math.inf
+
+    def start(self) -> None:
+        """The function begins now."""
+        self.started_at = self.progressed_at = boottime()
 
     def state(self) -> State:
         """The state now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tenure import canon
 from tenure.db.tx import Tx
 from tenure.errors import NotFound, StateConflict
 from tenure.flow import facts
@@ -18,6 +19,8 @@ from tenure.store import jobs, keys, plans, turns
 def cancel_job(program: Program, key: RowKey, by: str) -> Settled:
     """Ends a queued job at once, asks a running one to end. StateConflict with its status when it has ended."""
 
+    by = canon.label(by, "by")
+
     def body(tx: Tx) -> Settled:
         job = jobs.lock(tx, key)
         if job is None:
@@ -31,6 +34,8 @@ def cancel_job(program: Program, key: RowKey, by: str) -> Settled:
 
 def cancel_turn(program: Program, key: RowKey, by: str) -> Settled:
     """Ends the turn at once; its live jobs follow one by one. StateConflict when it has ended."""
+
+    by = canon.label(by, "by")
 
     def body(tx: Tx) -> None:
         turn = turns.lock_one(tx, key)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import AlreadyDecided, ApprovalExpired, InvalidInput, NotFound, StateConflict
+from tenure.errors import AlreadyDecided, ApprovalExpired, InvalidInput, NotFound, ResultNotSerializable, StateConflict
 from tenure.flow import facts
 from tenure.flow.program import Program
 from tenure.flow.scope import covers
@@ -45,8 +45,7 @@ def decide(program: Program, decision: Decision) -> Approval:
     NotFound; AlreadyDecided with the status (the same person with the same answer gets the decision back);
     ApprovalExpired, and the request is then settled as expired.
     """
-    if not decision.by.strip():
-        raise InvalidInput("who decides must be named", field="by")
+    decision = _checked(decision)
     key = RowKey(decision.tenant_id, decision.approval_id)
     approval, verdict = program.database.write(lambda tx: _decide(tx, program, key, decision), lookup=True)
     if verdict is not None:
@@ -54,8 +53,21 @@ def decide(program: Program, decision: Decision) -> Approval:
     return approval
 
 
+def _checked(decision: Decision) -> Decision:
+    """The decision with its texts as they will be stored. InvalidInput names what is wrong."""
+    source = None if decision.source is None else canon.label(decision.source, "source")
+    if decision.reason is not None and not isinstance(decision.reason, str):
+        raise InvalidInput("reason: expected a text", field="reason")
+    try:
+        canon.encode(decision.scope)
+    except (ResultNotSerializable, RecursionError) as error:
+        raise InvalidInput(f"scope: {error}", field="scope") from None
+    return replace(decision, by=canon.label(decision.by, "by"), source=source)
+
+
 def revoke(program: Program, key: RowKey, by: str) -> Grant:
     """Ends a grant for every use that has not begun, and returns it. NotFound; StateConflict when it is revoked."""
+    by = canon.label(by, "by")
 
     def body(tx: Tx) -> Grant:
         if not approvals.revoke(tx, key, by):
@@ -111,7 +123,7 @@ def _decide(tx: Tx, program: Program, key: RowKey, decision: Decision) -> tuple[
         tx, key, status, by=decision.by, source=decision.source, reason=reason, scope=decision.scope
     )
     if not settled:
-        return approval, _verdict(tx, program, turn, approval, status, decision.by)
+        return approval, _verdict(tx, program, turn, approval, status, decision)
     if decision.approve:
         _grant(tx, turn, approval, decision)
     else:
@@ -122,7 +134,7 @@ def _decide(tx: Tx, program: Program, key: RowKey, decision: Decision) -> tuple[
 
 
 def _verdict(
-    tx: Tx, program: Program, turn: Turn, approval: Approval, status: ApprovalStatus, by: str
+    tx: Tx, program: Program, turn: Turn, approval: Approval, status: ApprovalStatus, decision: Decision
 ) -> Exception | None:
     """Why a decision moved nothing."""
     key = RowKey(approval.tenant_id, approval.approval_id)
@@ -132,7 +144,7 @@ def _verdict(
         return ApprovalExpired(f"approval {approval.approval_id} expired at {approval.expires_at.isoformat()}")
     if approval.status == ApprovalStatus.EXPIRED:
         return ApprovalExpired(f"approval {approval.approval_id} expired at {approval.expires_at.isoformat()}")
-    if approval.status == status and approval.decided_by == by:
+    if approval.status == status and approval.decided_by == decision.by and approval.scope == decision.scope:
         return None
     return AlreadyDecided(f"approval {approval.approval_id} is {approval.status} already", approval.status)
 
@@ -147,6 +159,8 @@ def _grant(tx: Tx, turn: Turn, approval: Approval, decision: Decision) -> None:
     else:
         grants = [_scoped(turn, approval, item, decision) for item in items[:1]]
     approvals.insert_grants(tx, grants)
+    if not all(approvals.is_usable(tx, RowKey(grant.tenant_id, grant.grant_id)) for grant in grants):
+        raise InvalidInput("expires: the instant has passed already", field="expires")
     for place, item in enumerate(items):
         grant = grants[min(place, len(grants) - 1)]
         plans.change(tx, item.key, ItemStatus.PENDING, grant_id=grant.grant_id)

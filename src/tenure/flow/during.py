@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from tenure import canon
 from tenure.db.tx import Tx
-from tenure.errors import CancelRequested, OwnershipLost, TerminalError
+from tenure.errors import CancelRequested, InvalidInput, OwnershipLost, TerminalError
 from tenure.flow import facts
 from tenure.flow.program import Program
 from tenure.payload import sanitize, sanitize_text
@@ -76,6 +76,7 @@ def publish(
     program: Program, owner: str, lease: Lease, name: str, source: bytes | Path | BinaryIO, media_type: str
 ) -> Artifact:
     """Stores a file and its row. A stale owner publishes nothing: the stored bytes are removed again."""
+    check_source(source)
     stored = program.runtime.files.put(source)
     new = NewArtifact(
         tenant_id=lease.tenant_id,
@@ -111,6 +112,13 @@ def publish(
         raise
 
 
+def check_source(source: object) -> None:
+    """Refuses what is not a file."""
+    if not isinstance(source, (bytes, Path)) and not hasattr(source, "read"):
+        wanted = "bytes, a pathlib.Path, or a file opened in binary mode"
+        raise InvalidInput(f"source: expected {wanted}, got {type(source).__name__}", field="source")
+
+
 def guarded(tx: Tx, owner: str, lease: Lease) -> Job:
     """Locks the job under the predicate before anything is written on its behalf. OwnershipLost, CancelRequested."""
     job = holding.guard(tx, owner, [lease.held]).get(lease.held)
@@ -138,7 +146,8 @@ def put_artifact(
     project_id: str | None = None,
     user_id: str | None = None,
 ) -> Artifact:
-    """Stores a file that belongs to no job."""
+    """Stores a file that belongs to no job. InvalidInput for a source that is neither bytes, a path nor a stream."""
+    check_source(source)
     stored = program.runtime.files.put(source)
     new = NewArtifact(
         tenant_id=tenant_id,

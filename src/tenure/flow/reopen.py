@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenure import canon
 from tenure.db.tx import Tx
 from tenure.errors import NotFound, SessionBusy, StateConflict
 from tenure.flow import facts
@@ -20,6 +21,8 @@ def reopen(program: Program, key: RowKey, by: str) -> Settled:
     StateConflict when it is neither failed nor cancelled, or its turn was completed or cancelled; SessionBusy when the
     session works on another turn.
     """
+
+    by = canon.label(by, "by")
 
     def body(tx: Tx) -> Settled:
         job = jobs.lock(tx, key)

@@ -190,6 +190,12 @@ def lock_grant(tx: Tx, key: RowKey) -> tuple[Grant, bool] | None:
     return None if row is None else (Grant(*row[:-1]), bool(row[-1]))
 
 
+def is_usable(tx: Tx, key: RowKey) -> bool:
+    """Whether a grant is neither revoked nor expired now."""
+    statement = sa.select(_g.grant_id).where(_g.tenant_id == key.tenant_id, _g.grant_id == key.id, _usable)
+    return tx.first(statement) is not None
+
+
 def lock_usable(tx: Tx, tenant_id: str, session_id: str, tool: str, mode: str) -> list[Grant]:
     """Locks the live grants for this tool and mode on this session, oldest first."""
     statement = (

@@ -65,6 +65,17 @@ def encoded(spec: ToolSpec, value: Any) -> str:
     return canon.encode(storable(json.loads(text))) if "\\u0000" in text else text
 
 
+def bounded(outcome: Outcome, most: int) -> Outcome:
+    """A result that is too large to be stored exactly ends the job for good, as such an input is refused."""
+    if not isinstance(outcome, Completed) or len(outcome.output) <= most // 4:
+        return outcome
+    size = len(outcome.output.encode())
+    if size <= most:
+        return outcome
+    text = f"the result has {size:,} bytes, at most {most:,} are stored: publish an artifact and return its id"
+    return Failed("result_too_large", text, "terminal")
+
+
 def of_error(hold: Hold, error: BaseException) -> Outcome:
     """What an exception amounts to, in the light of why the attempt was told to stop, if it was."""
     stopped = of_stop(hold, hold.stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import random
 import secrets
 import threading
@@ -22,7 +23,7 @@ from tenure.records import Held, Lease
 from tenure.store import claims
 from tenure.tools import ToolSpec
 from tenure.worker.background import Follower, Maintenance, tolerated
-from tenure.worker.executor import of_stop, perform, perform_async
+from tenure.worker.executor import bounded, of_stop, perform, perform_async
 from tenure.worker.isolation import Lifetime, Loop, Threads
 from tenure.worker.keeper import Keeper
 from tenure.worker.presence import Presence
@@ -89,8 +90,8 @@ class Worker:
     @property
     def stuck_threads(self) -> int:
         """Threads whose attempt is over and which have not returned."""
-        holds = list(self._running.values())
-        return sum(hold.stop in ("timeout", "lost", "away") for hold in holds if hold.lease.held not in self._on_loop)
+        holds = [hold for held, hold in list(self._running.items()) if held not in self._on_loop]
+        return sum(hold.stop in ("timeout", "lost", "away") for hold in holds if hold.started_at < math.inf)
 
     @property
     def status(self) -> str:
@@ -249,6 +250,7 @@ class Worker:
             spec = None if hold.lease.tool == PLAN else self.program.tools.get(hold.lease.tool)
             attempt = Attempt(self.program, self.owner, hold, self._state)
             if spec is not None and spec.isolation == "async":
+                hold.await_start()
                 on_loop.append((attempt, spec))
             else:
                 self._threads.run(lambda attempt=attempt, spec=spec: self._run_here(attempt, spec))  # type: ignore[misc]
@@ -304,6 +306,7 @@ class Worker:
 
     async def _run_on_loop(self, attempt: Attempt, spec: ToolSpec) -> None:
         # The loop may have been blocked for so long that the attempt was over before it began.
+        attempt.hold.start()
         stopped = of_stop(attempt.hold, attempt.hold.stop) if attempt.hold.stop is not None else None
         self._finish(attempt.hold, stopped or await perform_async(attempt, spec))
 
@@ -315,7 +318,7 @@ class Worker:
         self._finish(attempt.hold, outcome)
 
     def _finish(self, hold: Hold, outcome: Outcome) -> None:
-        self._finished.append((hold, outcome))
+        self._finished.append((hold, bounded(outcome, self.program.settings.max_input_bytes)))
         self._woken.set()
 
     def _stopped(self, hold: Hold, why: Stop) -> None:
