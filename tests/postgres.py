@@ -218,6 +218,7 @@ def _stand_between() -> None:
     """Runs one cluster, obeys one word a line from standard input, and leaves nothing behind when that closes."""
     folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-", dir=temporary_root()))
     cluster: Cluster | None = None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as when its input closes: nothing is left behind
     try:
         cluster = Cluster(folder)
         cluster.init()
